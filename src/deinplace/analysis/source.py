@@ -1,0 +1,182 @@
+"""One Python file as the road sees it: bytes, text, `ast` tree, and the way between their positions."""
+
+from __future__ import annotations
+
+import ast
+import bisect
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from deinplace.model import Span
+
+_NEWLINE = re.compile(r"\r\n|\r|\n")
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+Scope = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef | ast.Module
+
+
+class SourceError(Exception):
+    """A file that cannot be read as Python: `line` is 0 where no line is to blame."""
+
+    def __init__(self, path: str, message: str, line: int = 0, code: str = "syntax") -> None:
+        super().__init__(message)
+        self.path, self.message, self.line, self.code = path, message, line, code
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file's text and tree. `encoding` and `bom` say how `text` becomes `data` again, byte for byte."""
+
+    path: str
+    data: bytes
+    text: str
+    encoding: str
+    bom: bool
+    tree: ast.Module = field(repr=False, compare=False)
+
+    @classmethod
+    def parse(cls, path: str, data: bytes) -> Source:
+        """Decode and parse.
+
+        Raises:
+            SourceError: the bytes are not text in their declared encoding, do not survive a round trip, or are not
+                Python that this interpreter's `ast` accepts.
+        """
+        text, encoding, bom = decode(path, data)
+        try:
+            tree = ast.parse(text, filename=path)
+        except SyntaxError as error:
+            raise SourceError(path, error.msg, error.lineno or 0) from None
+        except (ValueError, RecursionError, MemoryError) as error:
+            raise SourceError(path, str(error) or "nested too deeply for Python's parser", code="unparsable") from None
+        return cls(path, data, text, encoding, bom, tree)
+
+    def encode(self, text: str) -> bytes:
+        """Bytes of `text` in this file's encoding, with its byte order mark where it has one."""
+        raw = text.encode(self.encoding)
+        return b"\xef\xbb\xbf" + raw if self.bom else raw
+
+    @cached_property
+    def line_starts(self) -> list[int]:
+        """Offset of each line's first code point; only CR, LF and CRLF end a line, as for Python's tokenizer."""
+        return [0, *(m.end() for m in _NEWLINE.finditer(self.text))]
+
+    def line(self, number: int) -> str:
+        """Text of the 1-based line `number`, with its line end."""
+        starts = self.line_starts
+        end = starts[number] if number < len(starts) else len(self.text)
+        return self.text[starts[number - 1] : end]
+
+    def offset(self, line: int, col: int) -> int:
+        """Offset into `text` of an `ast` position (1-based line, 0-based UTF-8 column)."""
+        start = self.line_starts[line - 1]
+        prefix = self.text[start : start + col]
+        if prefix.isascii():
+            return start + col
+        return start + len(self.line(line).encode("utf-8", "surrogatepass")[:col].decode("utf-8", "ignore"))
+
+    def position(self, offset: int) -> tuple[int, int]:
+        """1-based line and 1-based column in code points of an offset into `text`."""
+        line = bisect.bisect_right(self.line_starts, offset)
+        return line, offset - self.line_starts[line - 1] + 1
+
+    def bounds(self, where: ast.AST | Span) -> tuple[int, int]:
+        """Start and end offsets into `text` of a node or a span."""
+        span = where if isinstance(where, Span) else span_of(where)
+        return self.offset(span.line, span.col), self.offset(span.end_line, span.end_col)
+
+    def segment(self, where: ast.AST | Span) -> str:
+        """Source text of a node or a span."""
+        start, end = self.bounds(where)
+        return self.text[start:end]
+
+    @cached_property
+    def parents(self) -> dict[ast.AST, ast.AST]:
+        """Each node's parent."""
+        return {child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)}
+
+    def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
+        """The nodes around `node`, innermost first."""
+        parents = self.parents
+        while (parent := parents.get(node)) is not None:
+            yield parent
+            node = parent
+
+    def statement(self, node: ast.AST) -> ast.stmt:
+        """The statement that holds `node`, or `node` itself."""
+        if isinstance(node, ast.stmt):
+            return node
+        return next(n for n in self.ancestors(node) if isinstance(n, ast.stmt))
+
+    def scope(self, node: ast.AST) -> Scope:
+        """The innermost function, lambda, class or module around `node`."""
+        for parent in self.ancestors(node):
+            if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+                return parent
+        return self.tree
+
+    def qualname(self, node: ast.AST) -> str:
+        """Qualified name, as `__qualname__` spells it, of the function whose code holds `node`."""
+        names: list[str] = []
+        functions = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+        inside = False
+        for parent in self.ancestors(node):
+            if isinstance(parent, functions):
+                if names:
+                    names.append("<locals>")
+                names.append("<lambda>" if isinstance(parent, ast.Lambda) else parent.name)
+                inside = True
+            elif isinstance(parent, ast.ClassDef) and inside:
+                names.append(parent.name)
+        return ".".join(reversed(names)) or "<module>"
+
+    def nodes_at(self, span: Span) -> list[ast.AST]:
+        """Nodes whose span is exactly `span`, outermost first."""
+        return [n for n in ast.walk(self.tree) if hasattr(n, "lineno") and span_of(n) == span]
+
+    def innermost(self, span: Span, kinds: type | tuple[type, ...] = ast.expr) -> ast.AST | None:
+        """The smallest node of `kinds` that covers `span`."""
+        best: tuple[tuple[int, int], ast.AST] | None = None
+        start, end = (span.line, span.col), (span.end_line, span.end_col)
+        for node in ast.walk(self.tree):
+            if not isinstance(node, kinds) or not hasattr(node, "lineno"):
+                continue
+            s = span_of(node)
+            if (s.line, s.col) <= start and end <= (s.end_line, s.end_col):
+                size = (s.end_line - s.line, s.end_col - s.col if s.end_line == s.line else 0)
+                if best is None or size <= best[0]:
+                    best = (size, node)
+        return best[1] if best else None
+
+
+def span_of(node: ast.AST) -> Span:
+    """A node's span."""
+    return Span(node.lineno, node.col_offset, node.end_lineno, node.end_col_offset)  # type: ignore[attr-defined]
+
+
+def decode(path: str, data: bytes) -> tuple[str, str, bool]:
+    """Text, encoding and byte order mark of a Python file, by PEP 263.
+
+    Raises:
+        SourceError: unknown encoding, bytes that it does not hold, or text that does not give the same bytes back.
+    """
+    if b"\0" in data:
+        raise SourceError(path, "holds NUL bytes", code="nul-bytes")
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+    except (SyntaxError, UnicodeDecodeError) as error:
+        raise SourceError(path, f"unknown encoding: {error}", code="encoding") from None
+    bom = encoding == "utf-8-sig"
+    encoding = "utf-8" if bom else encoding
+    body = data[3:] if bom else data
+    try:
+        text = body.decode(encoding)
+        same = text.encode(encoding) == body
+    except (UnicodeError, LookupError) as error:
+        raise SourceError(path, f"is not text in {encoding}: {error}", code="encoding") from None
+    if not same:
+        raise SourceError(path, f"does not survive decoding and encoding as {encoding}", code="encoding")
+    return text, encoding, bom
