@@ -200,6 +200,8 @@ class Verdict:
     """How many recorded values were compared."""
     max_abs_error: float | None = None
     max_rel_error: float | None = None
+    parameters: int = 0
+    """How many parameters had their gradients compared."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,291 @@
+"""Files: which ones belong to a command, reading them, and writing them back all or none."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from deinplace.analysis.source import Source, SourceError, decode
+from deinplace.errors import DeinplaceError
+from deinplace.model import Problem
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
+
+DEFAULT_EXCLUDE = (
+    ".bzr", ".direnv", ".eggs", ".git", ".hg", ".ipynb_checkpoints", ".mypy_cache", ".nox", ".pyenv", ".pytest_cache",
+    ".ruff_cache", ".svn", ".tox", ".venv", ".vscode", "__pycache__", "__pypackages__", "build", "dist", "node_modules",
+    "site-packages", "venv",
+)  # fmt: skip
+
+_PYTHON_2_MESSAGES = (
+    "Missing parentheses in call to",
+    "multiple exception types must be parenthesized",
+    "leading zeros",
+)
+_PYTHON_2_LINE = re.compile(
+    r"""^\s*(print\s+[^\s(=]|exec\s+['"]|raise\s+[\w.]+\s*,|except\s+[\w.]+\s*,\s*\w+\s*:)|<>"""
+)
+
+
+@dataclass(frozen=True)
+class Write:
+    """A file's bytes as they were read, and as they are to be."""
+
+    path: str
+    before: bytes
+    after: bytes
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which files a command looks at. Patterns are those of .gitignore, relative to `root`."""
+
+    root: str
+    exclude: tuple[str, ...] = DEFAULT_EXCLUDE
+    force_exclude: bool = False
+    respect_gitignore: bool = True
+
+    @cached_property
+    def excluded(self) -> GitIgnoreSpec:
+        """The compiled `exclude` patterns."""
+        return _spec(self.exclude)
+
+
+def discover(paths: Sequence[str], selection: Selection) -> tuple[tuple[str, ...], tuple[Problem, ...]]:
+    """Real, absolute paths of the Python files under `paths`, in order and once each, and what could not be looked at.
+
+    A file that is named itself is taken whatever its suffix, unless `force_exclude` says otherwise. Folders behind
+    symbolic links are not entered, and a link that leads out of the tree is left alone: what it points at is not
+    part of the tree that the user named.
+
+    Raises:
+        DeinplaceError: a path does not exist.
+    """
+    found: dict[str, None] = {}
+    problems: list[Problem] = []
+    for given in paths:
+        path = Path(os.path.abspath(Path(selection.root, given)))  # noqa: PTH100  `resolve` would follow links
+        if path.is_dir():
+            found.update(dict.fromkeys(_walk(path, selection, problems)))
+        elif path.exists():
+            if not (selection.force_exclude and _is_excluded(path, selection)):
+                found[os.path.realpath(path)] = None
+        else:
+            raise DeinplaceError(f"{given}: no such file or folder")
+    return tuple(found), tuple(problems)
+
+
+def load(paths: Iterable[str]) -> tuple[dict[str, Source], tuple[Problem, ...]]:
+    """Sources by path, and one problem for each file that cannot be read as Python 3."""
+    sources: dict[str, Source] = {}
+    problems: list[Problem] = []
+    for path in paths:
+        try:
+            data = Path(path).read_bytes()
+        except OSError as error:
+            problems.append(Problem(path, f"cannot be read: {error.strerror}; left as it is", code="unreadable"))
+            continue
+        try:
+            sources[path] = Source.parse(path, data)
+        except SourceError as error:
+            problems.append(_explain(error, data))
+    return sources, tuple(problems)
+
+
+def write_all(writes: Sequence[Write], tree: str) -> None:
+    """Write every file, or none.
+
+    All preconditions are checked before the first write; if a later one fails or is interrupted, files already
+    replaced get their old bytes back.
+
+    Raises:
+        DeinplaceError: a file changed since it was read, lies outside `tree`, or cannot be written.
+    """
+    for write in writes:
+        _check(write, tree)
+    done: list[Write] = []
+    complete = False
+    try:
+        for write in writes:
+            write_atomic(write.path, write.after, write.before, tree)
+            done.append(write)
+        complete = True
+    finally:
+        if not complete:
+            for write in reversed(done):
+                with contextlib.suppress(DeinplaceError):  # somebody else wrote it meanwhile: theirs stays
+                    write_atomic(write.path, write.before, write.after, tree)
+
+
+def write_atomic(path: str, data: bytes, expected_before: bytes, tree: str) -> None:
+    """Replace a file's bytes in one step, keeping its mode; a link's real file is what is replaced.
+
+    Raises:
+        DeinplaceError: the file no longer holds `expected_before`, lies outside `tree`, or cannot be written.
+    """
+    target = _check(Write(path, expected_before, data), tree)
+    try:
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
+    except OSError as error:
+        raise DeinplaceError(f"{path}: cannot be written: {error.strerror}; nothing was changed") from None
+    replaced = False
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        Path(temporary).chmod(stat.S_IMODE(target.stat().st_mode))
+        if target.read_bytes() != expected_before:
+            raise _changed(path)
+        Path(temporary).replace(target)
+        replaced = True
+    except OSError as error:
+        raise DeinplaceError(f"{path}: cannot be written: {error.strerror}; nothing was changed") from None
+    finally:
+        if not replaced:
+            Path(temporary).unlink(missing_ok=True)
+
+
+def read_text(path: str) -> str | None:
+    """Text of a Python file for display, or None where it cannot be had."""
+    try:
+        data = Path(path).read_bytes()
+    except OSError:
+        return None
+    try:
+        return decode(path, data)[0]
+    except SourceError:
+        return data.decode("utf-8", "replace")
+
+
+def _check(write: Write, tree: str) -> Path:
+    """The real file of a write, once it is known that it may be replaced."""
+    target = Path(os.path.realpath(write.path))
+    if not target.is_relative_to(os.path.realpath(tree)):
+        raise DeinplaceError(f"{write.path}: leads out of {tree}; nothing was written")
+    try:
+        now = target.read_bytes()
+    except OSError as error:
+        raise DeinplaceError(f"{write.path}: cannot be read any more: {error.strerror}; nothing was written") from None
+    if now != write.before:
+        raise _changed(write.path)
+    if not os.access(target, os.W_OK) or not os.access(target.parent, os.W_OK):
+        raise DeinplaceError(f"{write.path}: is not writable; nothing was written")
+    return target
+
+
+def _changed(path: str) -> DeinplaceError:
+    return DeinplaceError(f"{path}: changed while deinplace was at work; nothing was written, run it again")
+
+
+def _explain(error: SourceError, data: bytes) -> Problem:
+    """A problem that says which kind of not-Python-3 a file is."""
+    where = f" (line {error.line}: {error.message})" if error.line else f" ({error.message})"
+    if error.code != "syntax":
+        return Problem(error.path, f"{error.message}; left as it is", error.line, error.code)
+    lines = data.decode("utf-8", "replace").splitlines()
+    line = lines[error.line - 1] if 0 < error.line <= len(lines) else ""
+    if error.message.startswith(_PYTHON_2_MESSAGES) or _PYTHON_2_LINE.search(line):
+        message = f"is Python 2{where}; only Python 3 is understood, left as it is"
+        return Problem(error.path, message, error.line, "python-2")
+    import libcst  # only for broken files: it takes half a second
+
+    try:
+        libcst.parse_module(data)
+    except (libcst.ParserSyntaxError, UnicodeError, RecursionError):
+        return Problem(error.path, f"is not valid Python{where}; left as it is", error.line, "syntax")
+    message = f"needs a newer Python than the one that runs deinplace{where}; run deinplace with that one"
+    return Problem(error.path, message, error.line, "newer-grammar")
+
+
+def _spec(lines: Iterable[str]) -> GitIgnoreSpec:
+    from pathspec import GitIgnoreSpec
+
+    return GitIgnoreSpec.from_lines(lines)
+
+
+def _walk(top: Path, selection: Selection, problems: list[Problem]) -> Iterator[str]:
+    """Real paths of the Python files in a folder, sorted by name, folders after files."""
+    real_top = Path(os.path.realpath(top))
+    ignores = _outer_ignores(real_top) if selection.respect_gitignore else []
+    pending: list[tuple[Path, list[tuple[Path, GitIgnoreSpec]]]] = [(real_top, ignores)]
+    while pending:
+        folder, ignores = pending.pop()
+        if selection.respect_gitignore:
+            ignores = [*ignores, *_ignore_file(folder / ".gitignore", folder)]
+        try:
+            entries = sorted(os.scandir(folder), key=lambda e: e.name)
+        except OSError as error:
+            problems.append(Problem(str(folder), f"cannot be looked into: {error.strerror}", code="unreadable"))
+            continue
+        folders = []
+        for entry in entries:
+            path = folder / entry.name
+            is_folder = entry.is_dir(follow_symlinks=False)
+            if not is_folder and not (entry.name.endswith((".py", ".pyw")) and _is_file(path, real_top)):
+                continue
+            if _matches(selection.excluded, path, real_top, is_folder) or _is_ignored(path, is_folder, ignores):
+                continue
+            if is_folder:
+                folders.append((path, ignores))
+            else:
+                yield os.path.realpath(path)
+        pending.extend(reversed(folders))
+
+
+def _is_file(path: Path, top: Path) -> bool:
+    """True for a plain file, or for a link to one inside `top`."""
+    try:
+        return path.is_file() and (not path.is_symlink() or path.resolve().is_relative_to(top))
+    except (OSError, RuntimeError):  # a link that leads to itself
+        return False
+
+
+def _is_excluded(path: Path, selection: Selection) -> bool:
+    """True where a file that was named itself, or a folder above it below the root, matches `exclude`."""
+    root = Path(os.path.realpath(selection.root))
+    real = Path(os.path.realpath(path))
+    return real.is_relative_to(root) and _matches(selection.excluded, real, root, folder=False)
+
+
+def _matches(spec: GitIgnoreSpec, path: Path, base: Path, folder: bool) -> bool:
+    return spec.match_file(path.relative_to(base).as_posix() + ("/" if folder else ""))
+
+
+def _is_ignored(path: Path, folder: bool, ignores: Sequence[tuple[Path, GitIgnoreSpec]]) -> bool:
+    """Git's rule: the innermost .gitignore that has an opinion decides."""
+    for base, spec in reversed(ignores):
+        verdict = spec.check_file(path.relative_to(base).as_posix() + ("/" if folder else "")).include
+        if verdict is not None:
+            return verdict
+    return False
+
+
+def _outer_ignores(top: Path) -> list[tuple[Path, GitIgnoreSpec]]:
+    """The .gitignore files above `top` up to its repository's root, outermost first; none outside a repository."""
+    above = [top, *top.parents]
+    repository = next((folder for folder in above if (folder / ".git").exists()), None)
+    if repository is None:
+        return []
+    between = reversed([folder for folder in above if folder.is_relative_to(repository) and folder != top])
+    ignores = _ignore_file(repository / ".git" / "info" / "exclude", repository)
+    for folder in between:
+        ignores += _ignore_file(folder / ".gitignore", folder)
+    return ignores
+
+
+def _ignore_file(path: Path, base: Path) -> list[tuple[Path, GitIgnoreSpec]]:
+    try:
+        lines = path.read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return []
+    return [(base, _spec(lines))]
