@@ -1,0 +1,127 @@
+"""Settings: from the nearest deinplace.toml or `[tool.deinplace]`, overridden by flags."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from deinplace.errors import DeinplaceError
+from deinplace.files import DEFAULT_EXCLUDE, Selection
+
+FORMATS = ("full", "concise", "json")
+VERIFY = ("auto", "require", "off")
+
+
+@dataclass(frozen=True)
+class Config:
+    """Every setting, by the name that its flag and its key in a file have too (there with hyphens)."""
+
+    root: str = ""
+    """Folder of the file that the settings come from, else the working folder; exclude patterns are relative to it."""
+    select: tuple[str, ...] = ()
+    """Codes, prefixes of codes, or names of rules; none means all."""
+    ignore: tuple[str, ...] = ()
+    extend_select: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = DEFAULT_EXCLUDE
+    extend_exclude: tuple[str, ...] = ()
+    force_exclude: bool = False
+    respect_gitignore: bool = True
+    run: str | None = None
+    """The command that `fix` verifies with."""
+    python: str | None = None
+    all: bool = False
+    unsafe: bool = False
+    verify: str = "auto"
+    timeout: float = 600.0
+    """Seconds that one run of the user's program may take."""
+    max_steps: int | None = None
+    max_runs: int = 40
+    output_format: str = "full"
+
+    @property
+    def selection(self) -> Selection:
+        """The part that says which files to look at."""
+        patterns = (*self.exclude, *self.extend_exclude)
+        return Selection(self.root or os.getcwd(), patterns, self.force_exclude, self.respect_gitignore)  # noqa: PTH109
+
+
+def load(start: str, flags: Mapping[str, Any]) -> Config:
+    """Settings of the nearest file at or above `start`, overridden by each flag that is not None.
+
+    Raises:
+        DeinplaceError: a file that is not TOML, an unknown key, or a value that its key does not take.
+    """
+    config = _from_file(Path(start)) or Config(root=start)
+    return replace(config, **{name: value for name, value in flags.items() if value is not None})
+
+
+def _from_file(start: Path) -> Config | None:
+    for folder in (start, *start.parents):
+        for name in ("deinplace.toml", "pyproject.toml"):
+            path = folder / name
+            if not path.is_file():
+                continue
+            table = _table(path)
+            if table is not None:
+                return _parse(table, path)
+    return None
+
+
+def _table(path: Path) -> dict[str, Any] | None:
+    """The settings that a file holds; a pyproject.toml without our table has none."""
+    try:
+        data = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise DeinplaceError(f"{path}: cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise DeinplaceError(f"{path}: is not TOML: {error}") from None
+    if path.name == "deinplace.toml":
+        return data
+    tool = data.get("tool", {})
+    table = tool.get("deinplace") if isinstance(tool, dict) else None
+    if table is not None and not isinstance(table, dict):
+        raise DeinplaceError(f"{path}: [tool.deinplace] must be a table")
+    return table
+
+
+def _parse(table: Mapping[str, Any], path: Path) -> Config:
+    known = {f.name.replace("_", "-"): f for f in fields(Config) if f.name != "root"}
+    values: dict[str, Any] = {}
+    for key, value in table.items():
+        if key not in known:
+            close = difflib.get_close_matches(key.replace("_", "-"), known, n=1)
+            hint = f"; did you mean `{close[0]}`?" if close else f"; known keys: {', '.join(sorted(known))}"
+            raise DeinplaceError(f"{path}: unknown key `{key}`{hint}")
+        field = known[key]
+        values[field.name] = _value(path, key, str(field.type), value)
+    return Config(root=str(path.parent), **values)
+
+
+def _value(path: Path, key: str, kind: str, value: Any) -> Any:
+    """`value` as the field of type `kind` holds it."""
+    if kind.startswith("tuple"):
+        if isinstance(value, list) and all(isinstance(item, str) for item in value):
+            return tuple(value)
+        wanted = "a list of strings"
+    elif kind == "bool":
+        if isinstance(value, bool):
+            return value
+        wanted = "true or false"
+    elif kind.startswith("str"):
+        choices = {"verify": VERIFY, "output-format": FORMATS}.get(key)
+        if isinstance(value, str) and (choices is None or value in choices):
+            return value
+        wanted = f"one of {', '.join(choices)}" if choices else "a string"
+    else:
+        wanted = "a positive number" if kind == "float" else "a positive whole number"
+        if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
+            if kind == "float":
+                return float(value)
+            if isinstance(value, int):
+                return value
+    raise DeinplaceError(f"{path}: `{key}` must be {wanted}, not {value!r}")

@@ -1,0 +1,40 @@
+"""One line a finding, `path:line:col: CODE [*] message`, for editors and grep; `[*]` marks what `fix` mends."""
+
+from __future__ import annotations
+
+from deinplace.model import Finding, Outcome, Problem
+from deinplace.report import words
+from deinplace.report.view import View
+
+
+def render(outcome: Outcome, view: View) -> str:
+    """The findings in order of place, then the problems, notes and the summary."""
+    shown = [f for f in outcome.findings if f.state != "suppressed" or view.verbose]
+    shown.sort(key=lambda f: (view.path(f.path), f.span))
+    lines = [line(finding, view) for finding in shown]
+    lines += [problem(p, view) for p in outcome.problems]
+    lines += [f"note: {text}" for text in outcome.notes]
+    lines.append(words.summary(outcome))
+    if proof := words.verdict_line(outcome):
+        lines.append(proof)
+    return "\n".join(lines) + "\n"
+
+
+def line(finding: Finding, view: View) -> str:
+    """One finding on one line."""
+    column = view.column(finding.path, finding.span.line, finding.span.col)
+    where = view.paint(f"{view.path(finding.path)}:{finding.span.line}:{column}", "bold")
+    return f"{where}: {mark(finding, view)} {words.message(finding, view)}"
+
+
+def mark(finding: Finding, view: View) -> str:
+    """`INP001 [*]`, with what became of it where that is not plain."""
+    star = " " + view.paint("[*]", "cyan") if finding.state == "fixable" else ""
+    state = f" [{finding.state}]" if finding.state in ("fixed", "rolled-back", "suppressed") else ""
+    return view.paint(finding.rule, "red") + star + state
+
+
+def problem(found: Problem, view: View) -> str:
+    """`path:line: what kept it from being handled`."""
+    where = view.path(found.path) + (f":{found.line}" if found.line else "")
+    return f"{view.paint(where, 'bold')}: {found.message}" if where else found.message

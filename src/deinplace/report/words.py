@@ -1,0 +1,129 @@
+"""The sentences that reports share: what happened to a tensor, how well a rewrite is proved, what was found in all."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+from deinplace.model import Conflict, Event, Finding, ModuleInfo, Outcome, TensorInfo, Verdict
+from deinplace.report.view import View
+
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+
+
+def operation(op: str) -> str:
+    """`relu` for `ReluBackward0`, `add_` for `aten::add_.Tensor`; a user's autograd Function keeps its name."""
+    if "::" in op:
+        return op.split("::", 1)[1].split(".")[0]
+    if match := re.fullmatch(r"(\w+?)Backward\d+", op):
+        return _CAMEL.sub("_", match[1]).lower()
+    return op.removesuffix("Backward") or op
+
+
+def message(finding: Finding, view: View) -> str:
+    """The finding in one sentence."""
+    return sentence(finding.conflict, view) if finding.conflict else finding.message
+
+
+def sentence(conflict: Conflict, view: View) -> str:
+    """Which tensor backward needs, where it was saved, and what overwrote it."""
+    kept = f"{_kept(conflict)}{_where(conflict.save, view)}"
+    wrote = written(conflict.write, view)
+    if conflict.kind == "hidden":
+        return f"backward uses {kept} after {wrote} overwrote it unseen: no error, but wrong gradients"
+    if conflict.disjoint:
+        return f"backward needs {kept}, but {wrote} wrote beside it, to memory that shares its version counter"
+    return f"backward needs {kept}, but {wrote} overwrote it"
+
+
+def written(event: Event, view: View) -> str:
+    """`unet.py:25 `x += residual``, with the module or optimizer that did it."""
+    if event.place is None:
+        return f"{operation(event.op)} inside torch"
+    code = view.code(event.place)
+    text = view.at(event.place) + (f" `{code}`" if code else "")
+    by = module(event.module) if event.module else event.optimizer or ""
+    return f"{text} ({by})" if by else text
+
+
+def module(info: ModuleInfo) -> str:
+    """`ReLU body.2, inplace=True`."""
+    name = f" {info.name}" if info.name else ""
+    return f"{info.cls}{name}" + (", inplace=True" if info.inplace else "")
+
+
+def tensor(info: TensorInfo | None) -> str:
+    """`float32 (2, 8, 16, 16)`, with the device where that is not the CPU."""
+    if info is None:
+        return ""
+    shape = f"({', '.join(map(str, info.shape))}{',' if len(info.shape) == 1 else ''})"
+    return f"{info.dtype.removeprefix('torch.')} {shape}" + (f" on {info.device}" if info.device != "cpu" else "")
+
+
+def verdict_line(outcome: Outcome) -> str:
+    """`1 rewrite, confirmed on cpu (gradients of 38 parameters, 2 steps, max |error| 0), oracle: copy-on-write`."""
+    done = {f.rewrite for f in outcome.findings if f.rewrite and f.state in ("fixed", "fixable")}
+    if not done or outcome.verdict is None:
+        return ""
+    return f"{_count(len(done), 'rewrite')}, {verdict(outcome.verdict)}"
+
+
+def verdict(found: Verdict) -> str:
+    """How far a rewrite is proved, or why not."""
+    if found.status != "confirmed":
+        return f"{found.status}: {found.reason}" if found.reason else found.status
+    facts = []
+    if found.parameters:
+        facts.append(f"gradients of {_count(found.parameters, 'parameter')}")
+    elif found.compared:
+        facts.append(f"{_count(found.compared, 'value')} compared")
+    if found.steps:
+        facts.append(_count(found.steps, "step"))
+    if found.max_abs_error is not None:
+        facts.append(f"max |error| {found.max_abs_error:.2g}")
+    text = "confirmed" + (f" on {found.device}" if found.device else "")
+    text += f" ({', '.join(facts)})" if facts else ""
+    return text + (f", oracle: {found.oracle}" if found.oracle else "")
+
+
+def summary(outcome: Outcome) -> str:
+    """`Found 12 in-place faults (7 fixed: 6 confirmed, 1 unconfirmed; 3 unsafe: --unsafe; 2 rolled back)`."""
+    findings = [f for f in outcome.findings if f.state != "suppressed" and f.severity != "note"]
+    if not findings:
+        looked = f" in {_count(outcome.files, 'file')}" if outcome.files and outcome.command == "check" else ""
+        return f"Found no in-place faults{looked}"
+    states: Counter[str] = Counter(f.state for f in findings)
+    parts = []
+    for state, label in (("fixed", "fixed"), ("fixable", "fixable")):
+        if states[state]:
+            parts.append(f"{states[state]} {label}{_proofs([f for f in findings if f.state == state])}")
+    if states["unsafe"]:
+        parts.append(f"{states['unsafe']} unsafe: --unsafe")
+    if states["rolled-back"]:
+        parts.append(f"{states['rolled-back']} rolled back")
+    if states["advised"]:
+        parts.append(f"{states['advised']} advised")
+    return f"Found {_count(len(findings), 'in-place fault')} ({'; '.join(parts)})"
+
+
+def _proofs(findings: list[Finding]) -> str:
+    """`: 6 confirmed, 1 unconfirmed`."""
+    counts = Counter(f.verdict.status for f in findings if f.verdict)
+    text = ", ".join(f"{counts[s]} {s}" for s in ("confirmed", "unconfirmed", "refuted") if counts[s])
+    return f": {text}" if text else ""
+
+
+def _kept(conflict: Conflict) -> str:
+    save = conflict.save
+    name = operation(save.op or conflict.node)
+    if save.module:
+        name += f" in {module(save.module)}"
+    return {"output": f"the output of {name}", "input": f"an input of {name}"}.get(save.role, f"what {name} saved")
+
+
+def _where(event: Event, view: View) -> str:
+    return f" ({view.at(event.place)})" if event.place else ""
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
