@@ -1,0 +1,171 @@
+"""Edits on whole statements and on call arguments, as plain text splices."""
+
+from __future__ import annotations
+
+import ast
+
+from deinplace.analysis.source import Source
+from deinplace.model import Edit
+
+_BLOCKS = ("body", "orelse", "finalbody")
+
+
+def block_of(source: Source, statement: ast.stmt) -> tuple[list[ast.stmt], int] | None:
+    """The list of statements that holds `statement`, and its index there."""
+    parent = source.parents.get(statement)
+    for name in _BLOCKS if parent is not None else ():
+        block = getattr(parent, name, None)
+        if isinstance(block, list):
+            for index, item in enumerate(block):
+                if item is statement:
+                    return block, index
+    return None
+
+
+def newline(source: Source) -> str:
+    """The file's line end."""
+    return "\r\n" if "\r\n" in source.text else "\n"
+
+
+def indent_of(source: Source, statement: ast.stmt) -> str:
+    """White space in front of a statement that starts its line."""
+    line = source.line(statement.lineno)
+    return line[: len(line) - len(line.lstrip(" \t\f"))]
+
+
+def lines_of(source: Source, first: ast.stmt, last: ast.stmt | None = None) -> tuple[int, int] | None:
+    """Offsets of the whole lines that hold `first` to `last`, or None where they share a line with other code."""
+    last = last or first
+    begin = min([first.lineno, *(d.lineno for d in getattr(first, "decorator_list", []))])
+    end_line = last.end_lineno or last.lineno
+    start = source.line_starts[begin - 1]
+    stop = source.line_starts[end_line] if end_line < len(source.line_starts) else len(source.text)
+    head, tail = source.bounds(first)[0], source.bounds(last)[1]
+    rest = source.text[tail:stop].strip()
+    if begin == first.lineno and source.text[start:head].strip():
+        return None
+    return (start, stop) if not rest or rest.startswith("#") else None
+
+
+def delete(source: Source, statement: ast.stmt) -> Edit | None:
+    """Take a statement out; the last one of its block leaves a `pass`."""
+    lines, block = lines_of(source, statement), block_of(source, statement)
+    if lines is None or block is None:
+        return None
+    if len(block[0]) == 1:
+        start, end = source.bounds(statement)
+        return Edit(source.path, start, end, "pass")
+    return Edit(source.path, *lines, "")
+
+
+def insert_after(source: Source, statement: ast.stmt, code: list[str]) -> Edit | None:
+    """Put lines of code, without their indentation, behind a statement."""
+    lines = lines_of(source, statement)
+    if lines is None:
+        return None
+    end = newline(source)
+    text = "".join(f"{indent_of(source, statement)}{line}{end}" if line else end for line in code)
+    if lines[1] == len(source.text) and not source.text.endswith(("\n", "\r")):
+        text = end + text[: -len(end)]
+    return Edit(source.path, lines[1], lines[1], text)
+
+
+def insert_before(source: Source, statement: ast.stmt, code: list[str]) -> Edit | None:
+    """Put lines of code, without their indentation, in front of a statement."""
+    lines = lines_of(source, statement)
+    if lines is None:
+        return None
+    text = "".join(f"{indent_of(source, statement)}{line}{newline(source)}" for line in code)
+    return Edit(source.path, lines[0], lines[0], text)
+
+
+def code_lines(source: Source, statement: ast.stmt) -> list[str] | None:
+    """A statement's lines without its indentation, comments behind it included, ready for `insert_after`."""
+    lines = lines_of(source, statement)
+    if lines is None or has_multiline_string(statement):
+        return None
+    indent = indent_of(source, statement)
+    return [line.removeprefix(indent) for line in source.text[slice(*lines)].splitlines()]
+
+
+def has_multiline_string(node: ast.AST) -> bool:
+    """True where a string runs over a line end, so that its lines cannot be indented."""
+    strings = (n for n in ast.walk(node) if isinstance(n, ast.JoinedStr | ast.Constant))
+    return any(n.end_lineno != n.lineno for n in strings if not isinstance(getattr(n, "value", ""), int | float))
+
+
+def add_keyword(source: Source, call: ast.Call, keyword: str) -> Edit:
+    """Add `name=value` as the last argument of a call."""
+    close = source.bounds(call)[1] - 1
+    arguments: list[ast.AST] = [*call.args, *call.keywords]
+    if not arguments:
+        return Edit(source.path, close, close, keyword)
+    if len(call.args) == 1 and not call.keywords and isinstance(call.args[0], ast.GeneratorExp):
+        start, end = source.bounds(call.args[0])
+        inner = source.text[start:end]
+        wrapped = inner if end <= close else f"({inner[1:-1]})"
+        return Edit(source.path, start, min(end, close + 1), f"{wrapped}, {keyword}" + (")" if end > close else ""))
+    last = max(source.bounds(a)[1] for a in arguments)
+    comma = source.text.find(",", last, close)
+    if comma >= 0 and "#" not in source.text[last:comma]:
+        return Edit(source.path, comma + 1, comma + 1, f" {keyword},")
+    return Edit(source.path, last, last, f", {keyword}")
+
+
+def remove_keyword(source: Source, call: ast.Call, name: str) -> Edit | None:
+    """Take the keyword argument `name` out of a call."""
+    found = next((k for k in call.keywords if k.arg == name), None)
+    if found is None:
+        return None
+    start, end = source.bounds(found)
+    spans = sorted(source.bounds(a) for a in [*call.args, *call.keywords])
+    at = spans.index((start, end))
+    if at:
+        return Edit(source.path, spans[at - 1][1], end, "")
+    if len(spans) > 1:
+        return Edit(source.path, start, spans[1][0], "")
+    return Edit(source.path, start, source.bounds(call)[1] - 1, "")
+
+
+def wrap(source: Source, first: ast.stmt, last: ast.stmt, header: str) -> tuple[Edit, ...]:
+    """Indent the lines of `first` to `last` under `header`; nothing where a string or a shared line forbids it."""
+    lines, block = lines_of(source, first, last), block_of(source, first)
+    if lines is None or block is None:
+        return ()
+    inside = [s for s in block[0] if first.lineno <= s.lineno <= last.lineno]
+    if any(has_multiline_string(s) for s in inside):
+        return ()
+    indent = indent_of(source, first)
+    step = _step(source, indent)
+    edits = [Edit(source.path, lines[0], lines[0], f"{indent}{header}{newline(source)}{step}")]
+    end_line = last.end_lineno or last.lineno
+    for number in range(source.position(lines[0])[0] + 1, end_line + 1):
+        if source.line(number).strip():
+            at = source.line_starts[number - 1]
+            edits.append(Edit(source.path, at, at, step))
+    return tuple(edits)
+
+
+def _step(source: Source, indent: str) -> str:
+    """One level of the file's indentation."""
+    if indent.startswith("\t"):
+        return "\t"
+    depths = (len(line) - len(line.lstrip(" ")) for line in source.text.splitlines() if line.startswith(" "))
+    widths = [d for d in depths if d in (2, 4, 8)]
+    return " " * (2 if 2 in widths and min(widths) == 2 and not indent.startswith("    ") else 4)
+
+
+def torch_name(source: Source) -> tuple[str, tuple[Edit, ...]]:
+    """How the file spells `torch`, and the import that it needs where it has none."""
+    last: ast.stmt | None = None
+    for node in source.tree.body:
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name == "torch" or (alias.name.startswith("torch.") and not alias.asname):
+                    return alias.asname or "torch", ()
+            last = last or node
+        elif isinstance(node, ast.ImportFrom) and node.module != "__future__":
+            last = last or node
+    if last is None or (edit := insert_before(source, last, ["import torch"])) is None:
+        return "torch", ()
+    return "torch", (edit,)
