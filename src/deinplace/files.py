@@ -47,17 +47,26 @@ class Write:
 
 @dataclass(frozen=True)
 class Selection:
-    """Which files a command looks at. Patterns are those of .gitignore, relative to `root`."""
+    """Which files a command looks at. Patterns are those of .gitignore; one with a slash in it counts from `root`."""
 
     root: str
     exclude: tuple[str, ...] = DEFAULT_EXCLUDE
     force_exclude: bool = False
     respect_gitignore: bool = True
 
+    def excludes(self, path: Path, top: Path, folder: bool) -> bool:
+        """True where a pattern matches `path`, which lies in `top`; the way down to `top` itself never matches."""
+        root = Path(os.path.realpath(self.root))
+        inside = path.is_relative_to(root) and _matches(self._anchored, path, root, folder)
+        return inside or _matches(self._floating, path, top, folder)
+
     @cached_property
-    def excluded(self) -> GitIgnoreSpec:
-        """The compiled `exclude` patterns."""
-        return _spec(self.exclude)
+    def _anchored(self) -> GitIgnoreSpec:
+        return _spec(pattern for pattern in self.exclude if "/" in pattern.rstrip("/"))
+
+    @cached_property
+    def _floating(self) -> GitIgnoreSpec:
+        return _spec(pattern for pattern in self.exclude if "/" not in pattern.rstrip("/"))
 
 
 def discover(paths: Sequence[str], selection: Selection) -> tuple[tuple[str, ...], tuple[Problem, ...]]:
@@ -73,7 +82,7 @@ def discover(paths: Sequence[str], selection: Selection) -> tuple[tuple[str, ...
     found: dict[str, None] = {}
     problems: list[Problem] = []
     for given in paths:
-        path = Path(os.path.abspath(Path(selection.root, given)))  # noqa: PTH100  `resolve` would follow links
+        path = Path(given).absolute()
         if path.is_dir():
             found.update(dict.fromkeys(_walk(path, selection, problems)))
         elif path.exists():
@@ -82,6 +91,12 @@ def discover(paths: Sequence[str], selection: Selection) -> tuple[tuple[str, ...
         else:
             raise DeinplaceError(f"{given}: no such file or folder")
     return tuple(found), tuple(problems)
+
+
+def tree_of(paths: Sequence[str]) -> str:
+    """The innermost folder that holds every path that the user named: nothing outside it is ever written."""
+    folders = [path if path.is_dir() else path.parent for path in (Path(given).absolute() for given in paths)]
+    return os.path.commonpath([os.path.realpath(folder) for folder in folders])
 
 
 def load(paths: Iterable[str]) -> tuple[dict[str, Source], tuple[Problem, ...]]:
@@ -233,7 +248,7 @@ def _walk(top: Path, selection: Selection, problems: list[Problem]) -> Iterator[
             is_folder = entry.is_dir(follow_symlinks=False)
             if not is_folder and not (entry.name.endswith((".py", ".pyw")) and _is_file(path, real_top)):
                 continue
-            if _matches(selection.excluded, path, real_top, is_folder) or _is_ignored(path, is_folder, ignores):
+            if selection.excludes(path, real_top, is_folder) or _is_ignored(path, is_folder, ignores):
                 continue
             if is_folder:
                 folders.append((path, ignores))
@@ -254,7 +269,7 @@ def _is_excluded(path: Path, selection: Selection) -> bool:
     """True where a file that was named itself, or a folder above it below the root, matches `exclude`."""
     root = Path(os.path.realpath(selection.root))
     real = Path(os.path.realpath(path))
-    return real.is_relative_to(root) and _matches(selection.excluded, real, root, folder=False)
+    return selection.excludes(real, root if real.is_relative_to(root) else real.parent, folder=False)
 
 
 def _matches(spec: GitIgnoreSpec, path: Path, base: Path, folder: bool) -> bool:

@@ -1,0 +1,65 @@
+"""The command line: `main` is the outermost frame, where errors become one line and an exit code."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import deinplace
+from deinplace.errors import DeinplaceError
+
+
+def main() -> None:
+    """Run the command that `sys.argv` asks for, and exit: 0 clean, 1 findings left, 2 errors, 130 interrupted."""
+    if sys.argv[1:] == ["--version"]:  # asked for by every editor and hook at start: no need to load anything
+        print(f"deinplace {deinplace.__version__}")
+        sys.exit(0)
+    sys.exit(_guarded(sys.argv[1:]))
+
+
+def _guarded(arguments: list[str]) -> int:
+    import typer
+
+    from deinplace.cli.app import command
+
+    click_error, usage_error = typer.BadParameter.__mro__[2], typer.BadParameter.__mro__[1]
+    try:
+        return int(command().main(arguments, prog_name="deinplace", standalone_mode=False) or 0)
+    except (KeyboardInterrupt, typer.Abort):
+        return _fail("interrupted; no file was left half-written", 130)
+    except DeinplaceError as error:
+        return _fail(error.message)
+    except Exception as error:  # noqa: BLE001  the last frame there is: what arrives here is a bug, and is reported as one
+        if isinstance(error, click_error):
+            hint = f" (see deinplace {_named(error)}--help)" if isinstance(error, usage_error) else ""
+            return _fail(getattr(error, "format_message", error.__str__)().replace("\n", " ") + hint)
+        return _fail(
+            f"internal error in deinplace {deinplace.__version__}: {error!r}; {_log(error)}; no file was left half-written"
+        )
+
+
+def _named(error: Exception) -> str:
+    """The name of the command that a usage error speaks of, with a space after it."""
+    context = getattr(error, "ctx", None)
+    return f"{context.info_name} " if context is not None and context.parent is not None else ""
+
+
+def _fail(message: str, code: int = 2) -> int:
+    print(f"deinplace: {message}", file=sys.stderr)
+    return code
+
+
+def _log(error: Exception) -> str:
+    """Write the traceback of a bug to a file, and say where."""
+    import traceback
+
+    import platformdirs
+
+    lines = [f"deinplace {deinplace.__version__}, Python {sys.version}\n", f"{sys.argv!r}\n"]
+    text = "".join([*lines, *traceback.format_exception(error)])
+    try:
+        path = platformdirs.user_log_path("deinplace", ensure_exists=True) / "internal-error.log"
+        Path(path).write_text(text, "utf-8", "backslashreplace")
+    except OSError:
+        return f"no log could be written, so here it is:\n{text}"
+    return f"its traceback is in {path}"

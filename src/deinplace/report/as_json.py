@@ -46,7 +46,7 @@ def render(outcome: Outcome, view: View) -> str:
 def _finding(finding: Finding, view: View) -> Json:
     evidence = finding.evidence
     return {
-        **_place(Place(finding.path, finding.span), view),
+        **_at(finding.path, finding.span, view),
         "code": finding.rule,
         "name": finding.name,
         "message": words.message(finding, view),
@@ -171,15 +171,17 @@ def _finite(value: float | None) -> float | None:
 
 
 def _place(place: Place, view: View) -> Json:
-    span: Span = place.span
+    return {**_at(place.path, place.span, view), "function": place.function}
+
+
+def _at(path: str, span: Span, view: View) -> Json:
     return {
-        "path": view.path(place.path),
+        "path": view.path(path),
         "line": span.line,
         "range": {
-            "start": _position(span.line, view.column(place.path, span.line, span.col)),
-            "end": _position(span.end_line, view.column(place.path, span.end_line, span.end_col)),
+            "start": _position(span.line, view.column(path, span.line, span.col)),
+            "end": _position(span.end_line, view.column(path, span.end_line, span.end_col)),
         },
-        "function": place.function,
     }
 
 

@@ -13,11 +13,10 @@ def render(outcome: Outcome, view: View) -> str:
     shown.sort(key=lambda f: (view.path(f.path), f.span))
     lines = [line(finding, view) for finding in shown]
     lines += [problem(p, view) for p in outcome.problems]
-    lines += [f"note: {text}" for text in outcome.notes]
-    lines.append(words.summary(outcome))
-    if proof := words.verdict_line(outcome):
-        lines.append(proof)
-    return "\n".join(lines) + "\n"
+    if not view.quiet:
+        lines += [f"note: {text}" for text in outcome.notes]
+        lines += [text for text in (words.summary(outcome), words.verdict_line(outcome)) if text]
+    return "".join(f"{text}\n" for text in lines)
 
 
 def line(finding: Finding, view: View) -> str:

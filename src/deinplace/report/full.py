@@ -20,12 +20,14 @@ def render(outcome: Outcome, view: View) -> str:
     blocks += [diff.painted(diff.unified(change, view), view).rstrip("\n") for change in outcome.changes]
     if outcome.problems:
         blocks.append("\n".join(concise.problem(problem, view) for problem in outcome.problems))
-    if outcome.notes:
+    if outcome.notes and not view.quiet:
         blocks.append("\n".join(line for text in outcome.notes for line in note("note", text, view, indent=0)))
-    last = view.paint(words.summary(outcome), "bold")
-    if proof := words.verdict_line(outcome):
-        last += "\n" + view.paint(proof, _color(outcome))
-    return "\n\n".join([*blocks, last]) + "\n"
+    if not view.quiet:
+        proof = words.verdict_line(outcome)
+        blocks.append(
+            view.paint(words.summary(outcome), "bold") + ("\n" + view.paint(proof, _color(outcome)) if proof else "")
+        )
+    return "\n\n".join(blocks) + "\n" if blocks else ""
 
 
 def _finding(finding: Finding, outcome: Outcome, view: View) -> list[str]:

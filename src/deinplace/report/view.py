@@ -26,6 +26,8 @@ class View:
     color: bool = False
     width: int = 80
     verbose: bool = False
+    quiet: bool = False
+    """Findings and problems only: no notes, no summary."""
 
     def path(self, path: str) -> str:
         """`path` relative to the working folder where it lies inside, else as it is."""

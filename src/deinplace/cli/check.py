@@ -1,0 +1,59 @@
+"""`deinplace check`: find in-place writes that can break backward, without running anything."""
+
+from __future__ import annotations
+
+from deinplace.cli import exits
+from deinplace.cli.options import (
+    Color,
+    ColorFlag,
+    Exclude,
+    ExitZero,
+    ExtendExclude,
+    ExtendSelect,
+    ForceExclude,
+    Ignore,
+    OutputFile,
+    OutputFormat,
+    Paths,
+    Quiet,
+    RespectGitignore,
+    Select,
+    Verbose,
+    selected,
+    settings,
+)
+
+
+def check(
+    paths: Paths = None,
+    select: Select = None,
+    ignore: Ignore = None,
+    extend_select: ExtendSelect = None,
+    exclude: Exclude = None,
+    extend_exclude: ExtendExclude = None,
+    force_exclude: ForceExclude = None,
+    respect_gitignore: RespectGitignore = None,
+    output_format: OutputFormat = None,
+    output_file: OutputFile = None,
+    exit_zero: ExitZero = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    color: ColorFlag = Color.auto,
+) -> int:
+    """Find in-place writes that can break backward, from the source alone."""
+    config = settings(
+        select=select, ignore=ignore, extend_select=extend_select, exclude=exclude, extend_exclude=extend_exclude,
+        force_exclude=force_exclude, respect_gitignore=respect_gitignore, output_format=output_format,
+    )  # fmt: skip
+    from deinplace.analysis.check import check as find
+    from deinplace.cli import output
+    from deinplace.cli.sources import gather
+    from deinplace.model import Outcome
+
+    codes = selected(config)
+    sources, problems = gather(paths or ["."], config)
+    findings = tuple(f for f in find(sources, config) if codes is None or f.rule in codes)
+    outcome = Outcome("check", findings, problems=problems, files=len(sources))
+    seen = output.view(outcome, {path: source.text for path, source in sources.items()}, verbose, quiet)
+    output.emit(outcome, seen, config.output_format, output_file, color)
+    return exits.of_findings(outcome, exit_zero)

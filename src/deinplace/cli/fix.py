@@ -1,0 +1,148 @@
+"""`deinplace fix`: rewrite what breaks backward, prove it, and only then write it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from deinplace.cli import exits
+from deinplace.cli.options import (
+    Color,
+    ColorFlag,
+    Exclude,
+    ExitZero,
+    ExtendExclude,
+    ExtendSelect,
+    ForceExclude,
+    Ignore,
+    MaxSteps,
+    OutputFile,
+    OutputFormat,
+    Paths,
+    Python,
+    Quiet,
+    RespectGitignore,
+    Select,
+    Timeout,
+    Verbose,
+    Verify,
+    selected,
+    settings,
+)
+from deinplace.errors import DeinplaceError
+
+if TYPE_CHECKING:
+    from deinplace.analysis.source import Source
+    from deinplace.config import Config
+    from deinplace.model import Outcome
+    from deinplace.verify import Driver, Options
+
+
+def fix(
+    paths: Paths = None,
+    run: Annotated[str | None, typer.Option(metavar="CMD", help="The program that proves a rewrite.")] = None,
+    diff: Annotated[
+        bool, typer.Option("--diff", help="Print the patch, write nothing; exit 1 if there is one.")
+    ] = False,
+    all_sites: Annotated[bool | None, typer.Option("--all", help="Rewrite every tensor write that ran.")] = None,
+    unsafe: Annotated[bool | None, typer.Option("--unsafe", help="Apply rewrites that are not proved, too.")] = None,
+    verify: Annotated[Verify | None, typer.Option(help="Proof that a rewrite needs [default: auto].")] = None,
+    max_runs: Annotated[int | None, typer.Option(min=1, help="So many runs at most [default: 40].")] = None,
+    python: Python = None,
+    timeout: Timeout = None,
+    max_steps: MaxSteps = None,
+    select: Select = None,
+    ignore: Ignore = None,
+    extend_select: ExtendSelect = None,
+    exclude: Exclude = None,
+    extend_exclude: ExtendExclude = None,
+    force_exclude: ForceExclude = None,
+    respect_gitignore: RespectGitignore = None,
+    output_format: OutputFormat = None,
+    output_file: OutputFile = None,
+    exit_zero: ExitZero = False,
+    exit_non_zero_on_fix: Annotated[
+        bool, typer.Option("--exit-non-zero-on-fix", help="Exit 1 where something was rewritten.")
+    ] = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    color: ColorFlag = Color.auto,
+) -> int:
+    """Rewrite in-place writes that break backward, and check the gradients before anything is written.
+
+    deinplace fix . --run "python train.py"
+    """
+    config = settings(
+        run=run, all=all_sites, unsafe=unsafe, verify=verify, max_runs=max_runs, python=python, timeout=timeout,
+        max_steps=max_steps, select=select, ignore=ignore, extend_select=extend_select, exclude=exclude,
+        extend_exclude=extend_exclude, force_exclude=force_exclude, respect_gitignore=respect_gitignore,
+        output_format=output_format,
+    )  # fmt: skip
+    if config.verify == "require" and not config.run:
+        raise DeinplaceError('--verify require needs a program to verify with: --run "python train.py"')
+    from deinplace.cli import output
+
+    given = paths or ["."]
+    outcome, sources = _mended(given, config, quiet, verbose)
+    seen = output.view(outcome, {path: source.text for path, source in sources.items()}, verbose, quiet)
+    outcome = _proposed(outcome) if diff else _written(outcome, sources, given)
+    output.emit(outcome, seen, config.output_format, output_file, color, diff_only=diff)
+    return exits.of_findings(outcome, exit_zero, exit_non_zero_on_fix)
+
+
+def _mended(given: list[str], config: Config, quiet: bool, verbose: bool) -> tuple[Outcome, Mapping[str, Source]]:
+    """What `mend` makes of the files, and the files themselves."""
+    from deinplace.cli.progress import progress
+    from deinplace.cli.sources import gather
+    from deinplace.model import Outcome
+    from deinplace.verify import mend
+
+    options = _options(config)
+    sources, problems = gather(given, config)
+    if not sources:
+        return Outcome("fix", problems=problems), sources
+    with progress(quiet, verbose) as tell:
+        outcome = mend(_driver(config), sources, options, tell)
+    return replace(outcome, problems=(*problems, *outcome.problems), files=len(sources)), sources
+
+
+def _options(config: Config) -> Options:
+    from deinplace.verify import Options
+
+    options = Options(all_sites=config.all, unsafe=config.unsafe, max_runs=config.max_runs, verify=config.verify)
+    codes = selected(config)
+    return options if codes is None else replace(options, select=codes)
+
+
+def _driver(config: Config) -> Driver | None:
+    from deinplace.verify import Driver
+
+    if not config.run:
+        return None
+    folder = str(Path.cwd())
+    return Driver.from_text(config.run, folder, config.python, config.timeout, config.max_steps)
+
+
+def _written(outcome: Outcome, sources: Mapping[str, Source], given: list[str]) -> Outcome:
+    """The outcome once its changes stand in the files."""
+    from deinplace.files import Write, tree_of, write_all
+
+    if not outcome.changes:
+        return outcome
+    writes = []
+    for change in outcome.changes:
+        source = sources[change.path]
+        writes.append(Write(change.path, source.data, source.encode(change.after)))
+    write_all(writes, tree_of(given))
+    findings = tuple(replace(f, state="fixed") if f.state == "fixable" else f for f in outcome.findings)
+    return replace(outcome, findings=findings, written=True)
+
+
+def _proposed(outcome: Outcome) -> Outcome:
+    """The outcome of a dry run: what would be fixed is only fixable."""
+    findings = tuple(replace(f, state="fixable") if f.state == "fixed" else f for f in outcome.findings)
+    return replace(outcome, findings=findings, written=False)

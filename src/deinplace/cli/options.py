@@ -1,0 +1,111 @@
+"""The flags that commands share, and how they join the settings of a file."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from deinplace import config
+from deinplace.errors import DeinplaceError
+
+
+class Format(StrEnum):
+    """Formats of a report."""
+
+    full = "full"
+    concise = "concise"
+    json = "json"
+
+
+class Verify(StrEnum):
+    """How much proof a rewrite needs before it is written."""
+
+    auto = "auto"
+    require = "require"
+    off = "off"
+
+
+class Color(StrEnum):
+    """When to use colours."""
+
+    auto = "auto"
+    always = "always"
+    never = "never"
+
+
+_FILES, _RULES, _OUTPUT = "Which files", "Which rules", "Output"
+
+Paths = Annotated[list[str] | None, typer.Argument(metavar="[PATH]...", help="Files and folders.", show_default=".")]
+OutputFormat = Annotated[Format | None, typer.Option(help="Format of the report [default: full].")]
+OutputFile = Annotated[Path | None, typer.Option(help="Write the report to this file.", dir_okay=False)]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Findings only: no progress, no summary.")]
+Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Also what was tried, and what was suppressed.")]
+ColorFlag = Annotated[Color, typer.Option(help="Colours; auto heeds FORCE_COLOR, NO_COLOR and the terminal.")]
+Timeout = Annotated[float | None, typer.Option(min=0.001, help="Seconds that one run may take [default: 600].")]
+MaxSteps = Annotated[int | None, typer.Option(min=1, help="Stop a run after so many optimizer steps.")]
+Python = Annotated[str | None, typer.Option(help="The interpreter that runs the program.")]
+Select = Annotated[list[str] | None, typer.Option(help="Rules to use: codes, prefixes or names, by comma.")]
+Ignore = Annotated[list[str] | None, typer.Option(help="Rules to leave out.")]
+ExtendSelect = Annotated[list[str] | None, typer.Option(help="Rules to use besides those of --select.")]
+Exclude = Annotated[list[str] | None, typer.Option(help="Patterns, as in .gitignore, in place of the default ones.")]
+ExtendExclude = Annotated[list[str] | None, typer.Option(help="Patterns to leave out besides.")]
+ForceExclude = Annotated[
+    bool | None, typer.Option("--force-exclude/--no-force-exclude", help="Exclude files that are named, too.")
+]
+RespectGitignore = Annotated[
+    bool | None,
+    typer.Option("--respect-gitignore/--no-respect-gitignore", help="Leave out what git ignores [default: yes]."),
+]
+ExitZero = Annotated[bool, typer.Option("--exit-zero", help="Exit 0 even where findings are left.")]
+
+
+def settings(**flags: Any) -> config.Config:
+    """Settings for the working folder, overridden by the flags that were given.
+
+    Raises:
+        DeinplaceError: a bad settings file, or a rule that does not exist.
+    """
+    for name in ("select", "ignore", "extend_select", "exclude", "extend_exclude"):
+        if flags.get(name) is not None:
+            flags[name] = _split(flags[name])
+    for name in ("output_format", "verify"):
+        if flags.get(name) is not None:
+            flags[name] = str(flags[name])
+    return config.load(str(Path.cwd()), flags)
+
+
+def selected(found: config.Config) -> frozenset[str] | None:
+    """Codes of the rules to use, or None where the settings do not choose.
+
+    Raises:
+        DeinplaceError: a rule that does not exist.
+    """
+    if not (found.select or found.ignore or found.extend_select):
+        return None
+    from deinplace.rules import all_rules
+
+    known = {rule.code: rule.name for rule in all_rules()}
+    base = _codes(found.select, known) if found.select else set(known)
+    return frozenset((base | _codes(found.extend_select, known)) - _codes(found.ignore, known))
+
+
+def _codes(selectors: Iterable[str], known: dict[str, str]) -> set[str]:
+    codes: set[str] = set()
+    for selector in selectors:
+        upper = selector.upper()
+        hits = {c for c, name in known.items() if upper == "ALL" or c.startswith(upper) or name == selector.lower()}
+        if not hits:
+            close = difflib.get_close_matches(selector, [*known, *known.values()], n=1)
+            hint = f"did you mean {close[0]}?" if close else "`deinplace rules` lists them"
+            raise DeinplaceError(f"unknown rule {selector!r}; {hint}")
+        codes |= hits
+    return codes
+
+
+def _split(values: Iterable[str]) -> tuple[str, ...]:
+    return tuple(part.strip() for value in values for part in value.split(",") if part.strip())

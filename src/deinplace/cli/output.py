@@ -1,0 +1,84 @@
+"""Where a report goes: standard output or a file, with colours or without."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TextIO
+
+from deinplace.cli.options import Color
+from deinplace.errors import DeinplaceError
+from deinplace.files import read_text
+from deinplace.model import Outcome
+from deinplace.report import diff, render, words
+from deinplace.report.view import View, places_of
+
+_WIDTH = 80
+
+
+def view(outcome: Outcome, texts: Mapping[str, str], verbose: bool, quiet: bool) -> View:
+    """A view that holds the text of every file that the outcome speaks of, as it is now or as `texts` has it."""
+    known = {change.path: change.before for change in outcome.changes}
+    for path in dict.fromkeys(path for path, _ in places_of(outcome)):
+        if path not in known:
+            text = texts.get(path) or read_text(path)
+            if text is not None:
+                known[path] = text
+    return View(str(Path.cwd()), known, verbose=verbose, quiet=quiet)
+
+
+def emit(outcome: Outcome, seen: View, kind: str, file: Path | None, color: Color, diff_only: bool = False) -> None:
+    """Print the report, or write it to `file` and print the summary to standard error.
+
+    Raises:
+        DeinplaceError: `file` cannot be written.
+    """
+    if file is not None:
+        _save(file, render(kind, outcome, seen))
+    if diff_only and (file is not None or kind != "json"):
+        there = _on(sys.stdout, color, seen)
+        _say(sys.stdout, "".join(diff.painted(diff.unified(change, there), there) for change in outcome.changes))
+        if file is None:
+            _say(sys.stderr, render(kind, replace(outcome, changes=()), _on(sys.stderr, color, seen)))
+    elif file is None:
+        _say(sys.stdout, render(kind, outcome, seen if kind == "json" else _on(sys.stdout, color, seen)))
+    if file is not None and not seen.quiet:
+        lines = [words.summary(outcome), words.verdict_line(outcome), f"report: {file}"]
+        _say(sys.stderr, "".join(f"{line}\n" for line in lines if line))
+
+
+def wants_color(stream: TextIO, color: Color) -> bool:
+    """The flag, then FORCE_COLOR, then NO_COLOR, then whether `stream` is a terminal."""
+    if color is not Color.auto:
+        return color is Color.always
+    if os.environ.get("FORCE_COLOR"):
+        return os.environ["FORCE_COLOR"] != "0"
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and stream.isatty()
+
+
+def _on(stream: TextIO, color: Color, seen: View) -> View:
+    width = shutil.get_terminal_size().columns if stream.isatty() else _WIDTH
+    return replace(seen, color=wants_color(stream, color), width=max(40, min(width, 120)))
+
+
+def _say(stream: TextIO, text: str) -> None:
+    """Write text that may hold what the stream's encoding does not."""
+    if text:
+        encoding = stream.encoding or "utf-8"
+        stream.flush()
+        stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
+        stream.flush()
+
+
+def _save(file: Path, text: str) -> None:
+    temporary = file.with_name(f".{file.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_text(text, "utf-8", "backslashreplace")
+        temporary.replace(file)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise DeinplaceError(f"{file}: the report cannot be written: {error.strerror}") from None

@@ -1,0 +1,106 @@
+"""`deinplace run`: run a program under the probe, and say what overwrote what backward needed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from deinplace.cli import exits
+from deinplace.cli.options import (
+    Color,
+    ColorFlag,
+    MaxSteps,
+    OutputFile,
+    OutputFormat,
+    Python,
+    Quiet,
+    Timeout,
+    Verbose,
+    settings,
+)
+from deinplace.errors import DeinplaceError
+
+
+def run(
+    program: Annotated[list[str], typer.Argument(metavar="SCRIPT|-- COMMAND [ARGS]...", help="What to run.")],
+    module: Annotated[bool, typer.Option("-m", help="Run a module, as `python -m` does.")] = False,
+    python: Python = None,
+    timeout: Timeout = None,
+    max_steps: MaxSteps = None,
+    output_format: OutputFormat = None,
+    output_file: OutputFile = None,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    color: ColorFlag = Color.auto,
+) -> int:
+    """Run a failing program and name every in-place write that backward trips over; nothing is changed.
+
+    deinplace run train.py --lr 0.1    deinplace run -m pkg.train    deinplace run -- torchrun train.py
+
+    The program keeps its standard streams and its arguments. Its exit code is passed on where it fails; where it runs
+    to the end, 1 means findings. With --output-format json and no --output-file, the program's standard output goes
+    to standard error, so that standard output holds the report alone.
+    """
+    config = settings(python=python, timeout=timeout, max_steps=max_steps, output_format=output_format)
+    command, script = command_of(program, module, config.python)
+    from deinplace.cli import output
+    from deinplace.verify import Driver, diagnose
+
+    folder = str(Path.cwd())
+    driver = Driver(command, folder, config.python, config.timeout, config.max_steps)
+    roots = tuple(dict.fromkeys((folder, str(script.resolve().parent)) if script else (folder,)))
+    with _stdout_kept(apart=config.output_format == "json" and output_file is None):
+        outcome = diagnose(driver, roots)
+    seen = output.view(outcome, {}, verbose, quiet)
+    output.emit(outcome, seen, config.output_format, output_file, color)
+    return exits.of_run(outcome)
+
+
+def command_of(program: list[str], module: bool, python: str | None) -> tuple[tuple[str, ...], Path | None]:
+    """The command to start, and the script in it where there is one.
+
+    Raises:
+        DeinplaceError: the script does not exist.
+    """
+    interpreter = python or default_python()
+    if module:
+        return (interpreter, "-m", *program), None
+    first = Path(program[0])
+    if first.suffix == ".py" or (first.is_dir() and (first / "__main__.py").is_file()):
+        if not first.exists():
+            raise DeinplaceError(f"{first}: no such script")
+        return (interpreter, *program), first
+    return tuple(program), None
+
+
+def default_python() -> str:
+    """The active virtual environment's interpreter, else the project's, else the one on the path, else this one."""
+    active = os.environ.get("VIRTUAL_ENV")
+    for folder in ([active] if active else []) + [".venv", "venv"]:
+        for name in ("bin/python", "Scripts/python.exe"):
+            if (candidate := Path(folder, name).absolute()).is_file():
+                return str(candidate)
+    return sys.executable
+
+
+@contextlib.contextmanager
+def _stdout_kept(apart: bool) -> Iterator[None]:
+    """Where `apart`, what is written to standard output meanwhile, by children too, goes to standard error."""
+    if not apart:
+        yield
+        return
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(kept, 1)
+        os.close(kept)
