@@ -1,0 +1,1 @@
+"""What runs inside the user's interpreter: standard library and torch only, and nothing of ours outside this package."""

@@ -1,0 +1,166 @@
+"""Prepares a Python process for watching: reads the settings, waits for torch, and writes down what was seen."""
+
+from __future__ import annotations
+
+import atexit
+import importlib.machinery
+import json
+import os
+import random
+import sys
+import time
+from collections.abc import Callable, Sequence
+from types import ModuleType, TracebackType
+from typing import Any
+
+from . import frames
+from .overlay import Overlay
+
+_SPEC = importlib.machinery.ModuleSpec
+
+
+class State:
+    """Everything this process has to hand over when it ends."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self.settings = settings
+        self.out: str = settings["out"]
+        self.session: Any = None
+        self.recorder: Any = None
+        self.emulator: Any = None
+        self.raised: list[dict[str, Any]] = []
+        self.failure: dict[str, Any] | None = None
+        self.compiled = False
+        self.backwards = 0
+        self.steps = 0
+        self.pid = os.getpid()
+        self.started = time.time()
+
+    @property
+    def stem(self) -> str:
+        """Path of this process's files, without extension."""
+        return os.path.join(self.out, str(self.pid))
+
+    def write(self) -> None:
+        """Put down what was seen so far, whole or not at all."""
+        session = self.session
+        data = {
+            "pid": self.pid,
+            "started": self.started,
+            "rank": os.environ.get("RANK"),
+            "argv": sys.argv,
+            "torch": getattr(sys.modules.get("torch"), "__version__", None),
+            "python": sys.version.split()[0],
+            "backwards": self.backwards,
+            "steps": self.steps,
+            "conflicts": session.conflicts.plain() if session is not None else [],
+            "saves": session.saves if session is not None else 0,
+            "notes": sorted(session.notes) if session is not None else [],
+            "raised": self.raised,
+            "failure": self.failure,
+            "compiled": self.compiled,
+        }
+        part = f"{self.stem}.part"
+        with open(part, "w", encoding="utf-8") as file:
+            json.dump(data, file)
+        os.replace(part, f"{self.stem}.json")
+
+    def finish(self) -> None:
+        """Last words of the process."""
+        if self.recorder is not None:
+            self.recorder.close()
+        self.write()
+
+
+def prepare(path: str) -> None:
+    """Read the settings at `path` and hook this process; called before the user's program starts."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            settings = json.load(file)
+    except (OSError, ValueError):
+        return  # a child that outlived its run: nobody is listening any more
+    state = State(settings)
+    state.write()
+    overlay = Overlay(settings.get("overlay", {}), settings.get("functions", {}))
+    overlay.install()
+    random.seed(settings.get("seed", 0))
+    after_import("torch", lambda torch: _start(state, torch))
+    after_import("numpy", lambda numpy: numpy.random.seed(settings.get("seed", 0)))
+    _catch(state)
+    atexit.register(state.finish)
+    os.register_at_fork(after_in_child=lambda: _forked(state))
+
+
+def _forked(state: State) -> None:
+    """A forked child starts its own account; multiprocessing ends it without running atexit."""
+    state.pid = os.getpid()
+    state.raised, state.failure = [], None
+    if state.recorder is not None:
+        state.recorder.reopen(state.stem)
+    if "multiprocessing.util" in sys.modules:
+        sys.modules["multiprocessing.util"].Finalize(None, state.finish, exitpriority=100)
+
+
+def _catch(state: State) -> None:
+    """Note the exception that ends the program, then let Python print it."""
+    plain = sys.excepthook
+
+    def excepthook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        note_failure(state, error, trace)
+        plain(kind, error, trace)
+
+    sys.excepthook = excepthook
+
+
+def note_failure(state: State, error: BaseException, trace: TracebackType | None) -> None:
+    """Remember an uncaught exception: its type, text and user frames."""
+    state.failure = {
+        "type": type(error).__name__,
+        "message": str(error),
+        "stack": frames.resolved(frames.traceback_stack(trace)) if "torch" in sys.modules else [],
+    }
+
+
+def _start(state: State, torch: ModuleType) -> None:
+    """torch has just been imported."""
+    from . import control
+
+    control.start(state, torch)
+
+
+def after_import(name: str, call: Callable[[ModuleType], object]) -> None:
+    """Call back with a module right after it was imported for the first time."""
+    if name in sys.modules:
+        call(sys.modules[name])
+        return
+    sys.meta_path.insert(0, _Waiter(name, call))
+
+
+class _Waiter:
+    """A finder that finds nothing itself, but notices when one module gets loaded."""
+
+    def __init__(self, name: str, call: Callable[[ModuleType], object]) -> None:
+        self.name, self.call = name, call
+
+    def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> _SPEC | None:
+        if name != self.name:
+            return None
+        sys.meta_path.remove(self)  # type: ignore[arg-type]
+        for finder in sys.meta_path:
+            spec = finder.find_spec(name, path, target)
+            if spec is not None:
+                break
+        else:
+            return None
+        loader = spec.loader
+        if loader is None:
+            return spec
+        plain = loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            del loader.exec_module  # type: ignore[attr-defined]
+            plain(module)
+            self.call(module)
+
+        loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
