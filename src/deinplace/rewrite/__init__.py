@@ -1,0 +1,1 @@
+"""Rewriting: edits for one statement at a time, and the checks made before anything is written."""

@@ -1,0 +1,77 @@
+"""The rules: one file each, found by looking; the registry, and the candidates that all of them offer together."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Iterable
+from functools import cache
+
+from deinplace.analysis.source import Source
+from deinplace.model import Rewrite, Site
+from deinplace.rules.base import Incident, Project, Rule
+
+Candidate = tuple[Site, Rewrite]
+
+
+@cache
+def all_rules() -> tuple[Rule, ...]:
+    """One instance of every rule in this package, by code."""
+    found: dict[str, Rule] = {}
+    for info in pkgutil.iter_modules(__path__):
+        if info.name.startswith("_") or info.name == "base":
+            continue
+        module = importlib.import_module(f"{__name__}.{info.name}")
+        for value in vars(module).values():
+            if inspect.isclass(value) and issubclass(value, Rule) and value.__module__ == module.__name__:
+                if not inspect.isabstract(value):
+                    found[value.code] = value()
+    return tuple(found[code] for code in sorted(found))
+
+
+def rule(code_or_name: str) -> Rule:
+    """The rule of a code or a kebab name.
+
+    Raises:
+        KeyError: there is none.
+    """
+    for each in all_rules():
+        if code_or_name in (each.code, each.name):
+            return each
+    raise KeyError(code_or_name)
+
+
+def candidates(incident: Incident, project: Project) -> tuple[Candidate, ...]:
+    """Sites and rewrites that may mend what a run showed, in the order in which to try them.
+
+    Rules are asked by code, the fallbacks (`fallback = True`) last; rewrites with the same edits appear once.
+    """
+    pairs: list[Candidate] = []
+    for each in sorted(all_rules(), key=lambda r: (getattr(r, "fallback", False), r.code)):
+        site = each.claim(incident, project)
+        if site is not None:
+            pairs += [(site, rewrite) for rewrite in each.rewrites(site, project, incident)]
+    return _distinct(pairs)
+
+
+def static_candidates(site: Site, project: Project) -> tuple[Candidate, ...]:
+    """Rewrites for a site that no run has spoken of."""
+    return _distinct((site, rewrite) for rewrite in rule(site.rule).rewrites(site, project))
+
+
+def sites(source: Source, rules: Iterable[Rule] | None = None) -> list[Site]:
+    """Every site that the rules find in a file, in order."""
+    chosen = all_rules() if rules is None else rules
+    return sorted((s for each in chosen for s in each.find(source)), key=lambda s: (s.span, s.rule))
+
+
+def _distinct(pairs: Iterable[Candidate]) -> tuple[Candidate, ...]:
+    seen: set[tuple[object, ...]] = set()
+    kept: list[Candidate] = []
+    for site, rewrite in pairs:
+        key = tuple(sorted((e.path, e.start, e.end, e.new) for e in rewrite.edits))
+        if rewrite.edits and key not in seen:
+            seen.add(key)
+            kept.append((site, rewrite))
+    return tuple(kept)

@@ -1,0 +1,135 @@
+"""Edits put into a file's text, the diff that shows them, and the checks made before anything is written."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from deinplace.analysis.source import Source
+from deinplace.model import Edit, FileChange
+
+
+class OverlapError(Exception):
+    """Two edits want the same characters."""
+
+
+class CheckError(Exception):
+    """The new text must not be written: the message says why."""
+
+
+def ordered(edits: Iterable[Edit]) -> list[Edit]:
+    """Distinct edits by position; insertions at one offset keep their order and come before a replacement there.
+
+    Raises:
+        OverlapError: two edits cover the same characters.
+    """
+    distinct = list(dict.fromkeys(edits))
+    result = sorted(distinct, key=lambda e: (e.start, e.end > e.start))
+    for left, right in zip(result, result[1:], strict=False):
+        if right.start < left.end:
+            raise OverlapError(f"{left.path}: edits at {left.start}:{left.end} and {right.start}:{right.end} overlap")
+    return result
+
+
+def apply(source: Source, edits: Iterable[Edit]) -> str:
+    """The file's text after `edits`; those of other files are not looked at.
+
+    Raises:
+        OverlapError: two edits cover the same characters.
+    """
+    text = source.text
+    for edit in reversed(ordered(e for e in edits if e.path == source.path)):
+        text = text[: edit.start] + edit.new + text[edit.end :]
+    return text
+
+
+def check(before: Source, after: str, edits: Sequence[Edit]) -> Source:
+    """The file after the edits, once it is known that it parses, encodes, and differs only where it was edited.
+
+    Raises:
+        CheckError: one of these does not hold.
+    """
+    own = ordered(e for e in edits if e.path == before.path)
+    try:
+        data = before.encode(after)
+        tree = ast.parse(after, filename=before.path)
+    except UnicodeEncodeError as error:
+        raise CheckError(f"{before.path}: the new text does not fit {before.encoding}: {error.reason}") from None
+    except SyntaxError as error:
+        raise CheckError(f"{before.path}:{error.lineno}: the new text does not parse: {error.msg}") from None
+    result = Source(before.path, data, after, before.encoding, before.bom, tree)
+    if _untouched(before, [(e.start, e.end) for e in own]) != _untouched(result, _moved(own)):
+        raise CheckError(f"{before.path}: a statement changed that was not edited")
+    return result
+
+
+def _moved(edits: Sequence[Edit]) -> list[tuple[int, int]]:
+    """Where the edits' new text stands in the new file."""
+    shift, ranges = 0, []
+    for edit in edits:
+        start = edit.start + shift
+        ranges.append((start, start + len(edit.new)))
+        shift += len(edit.new) - (edit.end - edit.start)
+    return ranges
+
+
+def _untouched(source: Source, ranges: Sequence[tuple[int, int]]) -> list[str]:
+    """What the statements (of compound ones the header) say that none of `ranges` meets, in order."""
+    found: list[str] = []
+    for node in _statements(source.tree):
+        start, end = source.bounds(node)
+        inner = [n for n in ast.iter_child_nodes(node) if _opens_block(n)]
+        if inner:
+            end = min([end, *(source.bounds(n)[0] for n in inner if hasattr(n, "lineno"))]) - 1
+        for decorator in getattr(node, "decorator_list", []):
+            start = min(start, source.bounds(decorator)[0])
+        if not any(low <= end and start <= high for low, high in ranges):
+            found.append(_header(node))
+    return found
+
+
+def _opens_block(node: ast.AST) -> bool:
+    return isinstance(node, ast.stmt | ast.ExceptHandler | ast.match_case)
+
+
+def _statements(node: ast.AST) -> Iterable[ast.stmt]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.stmt):
+            yield child
+        if _opens_block(child):
+            yield from _statements(child)
+
+
+def _header(node: ast.stmt) -> str:
+    """A statement's own part as text, without the blocks it holds."""
+    parts = [type(node).__name__]
+    for name, value in ast.iter_fields(node):
+        items = value if isinstance(value, list) else [value]
+        for item in items:
+            if isinstance(item, ast.ExceptHandler | ast.match_case):
+                kept = [v for f, v in ast.iter_fields(item) if f != "body"]
+                parts += [ast.dump(v) if isinstance(v, ast.AST) else repr(v) for v in kept]
+            elif isinstance(item, ast.AST) and not isinstance(item, ast.stmt):
+                parts.append(f"{name}={ast.dump(item)}")
+            elif not isinstance(item, ast.AST):
+                parts.append(f"{name}={item!r}")
+    return " ".join(parts)
+
+
+def diff(change: FileChange, root: str | Path | None = None) -> str:
+    """A unified diff that `git apply` and `patch` accept: `a/` and `b/` paths relative to `root`."""
+    name = change.path
+    if root is not None:
+        path, base = Path(change.path).absolute(), Path(root).absolute()
+        name = path.relative_to(base).as_posix() if path.is_relative_to(base) else path.as_posix()
+    name = name.lstrip("/")
+    lines = difflib.unified_diff(_lines(change.before), _lines(change.after), f"a/{name}", f"b/{name}")
+    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+
+
+def _lines(text: str) -> list[str]:
+    """Lines as `git` counts them: a line feed ends a line, nothing else does."""
+    parts = text.split("\n")
+    return [f"{p}\n" for p in parts[:-1]] + ([parts[-1]] if parts[-1] else [])

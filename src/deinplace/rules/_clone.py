@@ -1,0 +1,202 @@
+"""Rewrites that put a clone of the tensor in the way of a write: before the statement, before the loop, in the container."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Sequence
+
+from deinplace.analysis.source import Source
+from deinplace.model import Applicability, Edit, Rewrite
+from deinplace.rewrite.expression import cloned_text, fresh_name, path_of, pure, same
+from deinplace.rewrite.insert import insert_before
+from deinplace.rewrite.statement import Refused
+from deinplace.rules._names import LOOPS, bound_before, function_of, loops_around, own_nodes, rebinds
+
+
+def rewrite(
+    rule: str,
+    source: Source,
+    title: str,
+    edits: Iterable[Edit],
+    node: ast.AST,
+    note: str = "",
+    applicability: Applicability = "safe",
+) -> Rewrite:
+    """A rewrite's record: the line and the function that `node` has."""
+    touches = ((source.path, source.qualname(node)),)
+    line = getattr(node, "lineno", 1)
+    return Rewrite(rule, title, tuple(edits), applicability, line, source.path, touches, note)
+
+
+def bases(node: ast.expr) -> list[ast.expr]:
+    """What may own the storage that a write through `node` reaches, the outermost owner first.
+
+    `x[i]`, `x.data`, `x[0].view(-1)` and `x.real[k]` all lead to `x`; `self.a.b[i]` leads to `self.a.b` first.
+    """
+    chain: list[ast.expr] = []
+    while True:
+        if isinstance(node, ast.Subscript | ast.Starred):
+            chain.append(node)
+            node = node.value
+        elif isinstance(node, ast.Attribute):
+            chain.append(node)
+            node = node.value
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            node = node.func.value
+        elif isinstance(node, ast.NamedExpr):
+            node = node.target
+        else:
+            break
+    if isinstance(node, ast.Name):
+        chain.append(node)
+    paths = [n for n in chain if pure(n) and isinstance(n, ast.Name | ast.Attribute | ast.Subscript)]
+    dotted = [n for n in paths if path_of(n) and not _is_scope(n, paths)]
+    longest = dotted[:1] if dotted and isinstance(dotted[0], ast.Attribute) else []
+    names = [n for n in reversed(dotted) if n not in longest]
+    elements = [n for n in reversed(paths) if isinstance(n, ast.Subscript) and not _has_slice(n)]
+    return [*_unique([*names, *longest]), *elements]
+
+
+def _is_scope(node: ast.expr, paths: Sequence[ast.expr]) -> bool:
+    """True for `self` in `self.buf`: an object that holds the tensor rather than the tensor."""
+    return isinstance(node, ast.Name) and node.id in ("self", "cls") and len(paths) > 1
+
+
+def _has_slice(node: ast.Subscript) -> bool:
+    kinds = ast.Slice | ast.Compare | ast.Tuple
+    return any(isinstance(n, kinds) for n in ast.walk(node.slice))
+
+
+def _unique(nodes: Iterable[ast.expr]) -> list[ast.expr]:
+    found: list[ast.expr] = []
+    for node in nodes:
+        if not any(same(node, other) for other in found):
+            found.append(node)
+    return found
+
+
+def clones_before(rule: str, source: Source, statement: ast.stmt, target: ast.expr) -> Iterator[Rewrite]:
+    """`x = x.clone()` before the loop that holds the statement, then before the statement itself."""
+    owners = bases(target)
+    for owner in owners:
+        for loop in hoists(source, statement, owner):
+            yield from _inserted(rule, source, loop, owner, f"before the loop on line {loop.lineno}", "")
+        note = "A clone in every round of the loop." if loops_around(source, statement) else ""
+        yield from _inserted(rule, source, statement, owner, "before the write", note)
+    if owners:
+        yield from element_clones(rule, source, statement, owners[0])
+
+
+def _inserted(
+    rule: str, source: Source, statement: ast.stmt, owner: ast.expr, where: str, note: str
+) -> Iterator[Rewrite]:
+    name = source.segment(owner)
+    try:
+        edit = insert_before(source, statement, f"{name} = {cloned_text(source, owner)}")
+    except Refused:
+        return
+    yield rewrite(rule, source, f"clone `{name}` {where}", [edit], statement, note)
+
+
+def hoists(source: Source, statement: ast.stmt, owner: ast.expr) -> list[ast.stmt]:
+    """Loops before which one clone of `owner` is enough: the outermost that does not bind it, then the innermost."""
+    fitting: list[ast.stmt] = []
+    for loop in loops_around(source, statement):
+        if rebinds(loop, owner) or not bound_before(source, loop, owner):
+            break
+        fitting.append(loop)
+    return fitting[:1] if len(fitting) < 2 else [fitting[-1], fitting[0]]
+
+
+def element_clones(rule: str, source: Source, statement: ast.stmt, owner: ast.expr) -> Iterator[Rewrite]:
+    """For a loop variable: rebuild the container out of clones before the loop that walks it."""
+    if not isinstance(owner, ast.Name):
+        return
+    for loop in loops_around(source, statement):
+        if not isinstance(loop, ast.For):
+            continue
+        for container, kind in walked(loop, owner.id):
+            code = rebuilt(source, container, kind)
+            if code is None:
+                continue
+            try:
+                edit = insert_before(source, loop, code)
+            except Refused:
+                continue
+            name = source.segment(container)
+            yield rewrite(rule, source, f"rebuild `{name}` out of clones before the loop", [edit], statement)
+        return
+
+
+def walked(loop: ast.For, name: str) -> Iterator[tuple[ast.expr, str]]:
+    """(container, `values`/`items`/`list`) whose elements the loop variable `name` runs over."""
+    yield from _pairs(loop.target, loop.iter, name)
+
+
+def _pairs(target: ast.expr, iterated: ast.expr, name: str) -> Iterator[tuple[ast.expr, str]]:
+    called = iterated.func if isinstance(iterated, ast.Call) else None
+    if isinstance(called, ast.Attribute) and called.attr in ("values", "items") and pure(called.value):
+        if any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(target)):
+            yield called.value, called.attr
+    elif isinstance(iterated, ast.Call) and isinstance(called, ast.Name) and isinstance(target, ast.Tuple):
+        if called.id == "zip":
+            for part, source in zip(target.elts, iterated.args, strict=False):
+                yield from _pairs(part, source, name)
+        elif called.id == "enumerate" and len(target.elts) == 2 and iterated.args:
+            yield from _pairs(target.elts[1], iterated.args[0], name)
+    elif isinstance(target, ast.Name) and target.id == name:
+        if isinstance(iterated, ast.Call) and called is not None and isinstance(called, ast.Name):
+            if called.id in ("reversed", "list", "tuple") and iterated.args:
+                yield from _pairs(target, iterated.args[0], name)
+        elif pure(iterated) and isinstance(iterated, ast.Name | ast.Attribute):
+            yield iterated, "list"
+
+
+def rebuilt(source: Source, container: ast.expr, kind: str) -> str | None:
+    """A statement that gives a container clones of its tensors."""
+    if not isinstance(container, ast.Name | ast.Attribute):
+        return None
+    name = source.segment(container)
+    taken: set[str] = set()
+    if kind == "list":
+        item = fresh_name(source, "item", taken)
+        return f"{name} = [{item}.clone() for {item} in {name}]"
+    key, value = fresh_name(source, "key", taken), fresh_name(source, "value", taken)
+    return f"{name} = {{{key}: {value}.clone() for {key}, {value} in {name}.items()}}"
+
+
+def alias_clones(rule: str, source: Source, statement: ast.stmt, target: ast.expr) -> Iterator[Rewrite]:
+    """Clone where the written name was made an alias: `y = x.detach()` becomes `y = x.detach().clone()`."""
+    for owner in bases(target):
+        if not isinstance(owner, ast.Name):
+            continue
+        made = _last_assignment(source, statement, owner)
+        if made is None or made.value is None or not _aliasing(made.value):
+            continue
+        start, end = source.bounds(made.value)
+        edit = Edit(source.path, end, end, ".clone()")
+        title = f"clone where `{owner.id}` was made an alias, on line {made.lineno}"
+        yield rewrite(rule, source, title, [edit], made)
+
+
+def _aliasing(value: ast.expr) -> bool:
+    if isinstance(value, ast.Call):
+        return isinstance(value.func, ast.Attribute) and not value.func.attr.endswith("_") and value.func.attr != "clone"
+    return isinstance(value, ast.Attribute | ast.Subscript | ast.Name)
+
+
+def _last_assignment(source: Source, statement: ast.stmt, name: ast.Name) -> ast.Assign | ast.AnnAssign | None:
+    start = source.bounds(statement)[0]
+    best: ast.Assign | ast.AnnAssign | None = None
+    for node in own_nodes(function_of(source, statement)):
+        if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
+            continue
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        if any(same(t, name) for t in targets) and source.bounds(node)[0] < start:
+            best = node
+    return best
+
+
+def in_loop(source: Source, node: ast.AST) -> bool:
+    """True where a loop of the same function holds a node."""
+    return any(isinstance(n, LOOPS) for n in loops_around(source, node))
