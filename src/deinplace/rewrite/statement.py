@@ -24,11 +24,11 @@ def small_statement(source: Source, node: ast.stmt) -> cst.BaseSmallStatement:
     Raises:
         Refused: LibCST cannot parse it, or does not print it as it stands.
     """
-    return _parse_small(source.segment(node))
+    return _parse(source.segment(node))[1]
 
 
 @cache
-def _parse_small(text: str) -> cst.BaseSmallStatement:
+def _parse(text: str) -> tuple[cst.Module, cst.BaseSmallStatement]:
     try:
         module = cst.parse_module(text)
     except cst.ParserSyntaxError as error:
@@ -38,7 +38,7 @@ def _parse_small(text: str) -> cst.BaseSmallStatement:
     line = module.body[0] if len(module.body) == 1 else None
     if not isinstance(line, cst.SimpleStatementLine) or len(line.body) != 1:
         raise Refused("not a simple statement")
-    return line.body[0]
+    return module, line.body[0]
 
 
 def transform(source: Source, node: ast.stmt, change: Transform, expected: ast.stmt | None = None) -> Edit:
@@ -47,7 +47,8 @@ def transform(source: Source, node: ast.stmt, change: Transform, expected: ast.s
     Raises:
         Refused: LibCST refuses the statement, or the result does not parse as `expected`.
     """
-    text = cst.Module([]).code_for_node(change(small_statement(source, node)))
+    module, small = _parse(source.segment(node))
+    text = module.code_for_node(change(small))
     if expected is not None and not means(text, expected):
         raise Refused("the new statement does not mean what it should")
     start, end = source.bounds(node)
