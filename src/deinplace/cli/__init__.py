@@ -32,10 +32,10 @@ def _guarded(arguments: list[str]) -> int:
     except Exception as error:  # noqa: BLE001  the last frame there is: what arrives here is a bug, and is reported as one
         if isinstance(error, click_error):
             hint = f" (see deinplace {_named(error)}--help)" if isinstance(error, usage_error) else ""
-            return _fail(getattr(error, "format_message", error.__str__)().replace("\n", " ") + hint)
-        return _fail(
-            f"internal error in deinplace {deinplace.__version__}: {error!r}; {_log(error)}; no file was left half-written"
-        )
+            text = getattr(error, "format_message", error.__str__)()
+            return _fail(" ".join(text.split()).replace("Value error, ", "") + hint)
+        title = f"internal error in deinplace {deinplace.__version__}: {error!r}"
+        return _fail(f"{title}; {_log(error)}; no file was left half-written")
 
 
 def _named(error: Exception) -> str:

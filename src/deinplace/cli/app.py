@@ -20,7 +20,6 @@ def command() -> Any:
     app = typer.Typer(
         help=_HELP,
         add_completion=False,
-        no_args_is_help=True,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},

@@ -45,13 +45,14 @@ def check(
         select=select, ignore=ignore, extend_select=extend_select, exclude=exclude, extend_exclude=extend_exclude,
         force_exclude=force_exclude, respect_gitignore=respect_gitignore, output_format=output_format,
     )  # fmt: skip
-    from deinplace.analysis.check import check as find
     from deinplace.cli import output
     from deinplace.cli.sources import gather
     from deinplace.model import Outcome
 
     codes = selected(config)
     sources, problems = gather(paths or ["."], config)
+    from deinplace.analysis.check import check as find
+
     findings = tuple(f for f in find(sources, config) if codes is None or f.rule in codes)
     outcome = Outcome("check", findings, problems=problems, files=len(sources))
     seen = output.view(outcome, {path: source.text for path, source in sources.items()}, verbose, quiet)

@@ -74,6 +74,7 @@ def fix(
 ) -> int:
     """Rewrite in-place writes that break backward, and check the gradients before anything is written.
 
+    \b
     deinplace fix . --run "python train.py"
     """
     config = settings(
@@ -99,12 +100,13 @@ def _mended(given: list[str], config: Config, quiet: bool, verbose: bool) -> tup
     from deinplace.cli.progress import progress
     from deinplace.cli.sources import gather
     from deinplace.model import Outcome
-    from deinplace.verify import mend
 
-    options = _options(config)
     sources, problems = gather(given, config)
     if not sources:
         return Outcome("fix", problems=problems), sources
+    from deinplace.verify import mend
+
+    options = _options(config)
     with progress(quiet, verbose) as tell:
         outcome = mend(_driver(config), sources, options, tell)
     return replace(outcome, problems=(*problems, *outcome.problems), files=len(sources)), sources

@@ -117,6 +117,8 @@ _DETAIL = re.compile(
     r"version (?P<now>\d+); expected version (?P<then>\d+)"
 )
 
+_BACKWARD = re.compile(r"Backward\d*$")
+
 
 def understand(text: str) -> str:
     """What an error means and what to do about it, in plain lines; empty where it is not one of these."""
@@ -134,7 +136,7 @@ def _detail(flat: str) -> str:
     if found is None:
         return ""
     writes = int(found["now"]) - int(found["then"])
-    made = f", made by {found['node']}," if found["node"] else ""
+    made = f", made by {_BACKWARD.sub('', found['node'])}," if found["node"] else ""
     times = "once" if writes == 1 else f"{writes} times"
     return _wrap(f"Here: a {found['type']} of shape ({found['shape']}){made} was written {times} after it was saved.")
 

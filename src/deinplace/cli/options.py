@@ -40,7 +40,7 @@ class Color(StrEnum):
 
 _FILES, _RULES, _OUTPUT = "Which files", "Which rules", "Output"
 
-Paths = Annotated[list[str] | None, typer.Argument(metavar="[PATH]...", help="Files and folders.", show_default=".")]
+Paths = Annotated[list[str] | None, typer.Argument(metavar="PATH", help="Files and folders.", show_default=".")]
 OutputFormat = Annotated[Format | None, typer.Option(help="Format of the report [default: full].")]
 OutputFile = Annotated[Path | None, typer.Option(help="Write the report to this file.", dir_okay=False)]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Findings only: no progress, no summary.")]

@@ -28,7 +28,10 @@ from deinplace.errors import DeinplaceError
 
 
 def run(
-    program: Annotated[list[str], typer.Argument(metavar="SCRIPT|-- COMMAND [ARGS]...", help="What to run.")],
+    program: Annotated[
+        list[str],
+        typer.Argument(metavar="PROGRAM", help="A script or a module and its arguments, or -- and a command."),
+    ],
     module: Annotated[bool, typer.Option("-m", help="Run a module, as `python -m` does.")] = False,
     python: Python = None,
     timeout: Timeout = None,
@@ -41,7 +44,10 @@ def run(
 ) -> int:
     """Run a failing program and name every in-place write that backward trips over; nothing is changed.
 
-    deinplace run train.py --lr 0.1    deinplace run -m pkg.train    deinplace run -- torchrun train.py
+    \b
+    deinplace run train.py --lr 0.1
+    deinplace run -m pkg.train
+    deinplace run -- torchrun train.py
 
     The program keeps its standard streams and its arguments. Its exit code is passed on where it fails; where it runs
     to the end, 1 means findings. With --output-format json and no --output-file, the program's standard output goes

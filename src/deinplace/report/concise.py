@@ -27,7 +27,7 @@ def line(finding: Finding, view: View) -> str:
 
 
 def mark(finding: Finding, view: View) -> str:
-    """`INP001 [*]`, with what became of it where that is not plain."""
+    """`DIP102 [*]`, with what became of it where that is not plain."""
     star = " " + view.paint("[*]", "cyan") if finding.state == "fixable" else ""
     state = f" [{finding.state}]" if finding.state in ("fixed", "rolled-back", "suppressed") else ""
     return view.paint(finding.rule, "red") + star + state

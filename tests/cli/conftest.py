@@ -1,0 +1,52 @@
+"""The real command in a real process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Result = subprocess.CompletedProcess[str]
+Cli = Callable[..., Result]
+
+
+@pytest.fixture
+def environment() -> dict[str, str]:
+    keep = {k: v for k, v in os.environ.items() if k not in ("FORCE_COLOR", "NO_COLOR", "VIRTUAL_ENV")}
+    return {
+        **keep,
+        "OMP_NUM_THREADS": "1",
+        "COLUMNS": "80",
+        "PATH": str(Path(sys.executable).parent) + os.pathsep + keep["PATH"],
+    }
+
+
+@pytest.fixture
+def cli(tmp_path: Path, environment: dict[str, str]) -> Cli:
+    """Runs `deinplace` with some arguments in the test's own folder."""
+
+    def run(*arguments: str, env: dict[str, str] | None = None, **options: Any) -> Result:
+        return subprocess.run(
+            [sys.executable, "-m", "deinplace", *arguments], cwd=tmp_path, env={**environment, **(env or {})},
+            capture_output=True, text=True, timeout=120, check=False, **options,
+        )  # fmt: skip
+
+    return run
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[[str, str], Path]:
+    """Writes a file of the test's own folder."""
+
+    def put(name: str, text: str) -> Path:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    return put
