@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from deinplace.analysis.source import Source
 from deinplace.model import Applicability, Edit, Rewrite
-from deinplace.rewrite.expression import cloned_text, fresh_name, path_of, pure, same
+from deinplace.rewrite.expression import cloned_text, fresh_name, pure, same
 from deinplace.rewrite.insert import insert_before
 from deinplace.rewrite.statement import Refused
-from deinplace.rules._names import LOOPS, bound_before, function_of, loops_around, own_nodes, rebinds
+from deinplace.rules._names import LOOPS, bound_before, dotted, function_of, imports, loops_around, own_nodes, rebinds
 
 
 def rewrite(
@@ -28,18 +28,23 @@ def rewrite(
     return Rewrite(rule, title, tuple(edits), applicability, line, source.path, touches, note)
 
 
+VIEW_ATTRIBUTES = frozenset({"data", "real", "imag", "T", "mT", "H", "mH"})
+"""Tensor properties that share their tensor's storage; of other attributes syntax cannot tell whose they are."""
+
+
 def bases(node: ast.expr) -> list[ast.expr]:
     """What may own the storage that a write through `node` reaches, the outermost owner first.
 
-    `x[i]`, `x.data`, `x[0].view(-1)` and `x.real[k]` all lead to `x`; `self.a.b[i]` leads to `self.a.b` first.
+    `x[i]`, `x.data`, `x[0].view(-1)` and `x.real[k]` all lead to `x`, `self.a.b[i]` to `self.a.b`; an element such as
+    `xs[0]`, which may be a tensor in a list as well as a row, comes behind.
     """
-    chain: list[ast.expr] = []
+    elements: list[ast.expr] = []
     while True:
-        if isinstance(node, ast.Subscript | ast.Starred):
-            chain.append(node)
+        if isinstance(node, ast.Subscript):
+            if pure(node) and not _tensor_index(node.slice):
+                elements.append(node)
             node = node.value
-        elif isinstance(node, ast.Attribute):
-            chain.append(node)
+        elif isinstance(node, ast.Attribute) and node.attr in VIEW_ATTRIBUTES:
             node = node.value
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             node = node.func.value
@@ -47,24 +52,12 @@ def bases(node: ast.expr) -> list[ast.expr]:
             node = node.target
         else:
             break
-    if isinstance(node, ast.Name):
-        chain.append(node)
-    paths = [n for n in chain if pure(n) and isinstance(n, ast.Name | ast.Attribute | ast.Subscript)]
-    dotted = [n for n in paths if path_of(n) and not _is_scope(n, paths)]
-    longest = dotted[:1] if dotted and isinstance(dotted[0], ast.Attribute) else []
-    names = [n for n in reversed(dotted) if n not in longest]
-    elements = [n for n in reversed(paths) if isinstance(n, ast.Subscript) and not _has_slice(n)]
-    return [*_unique([*names, *longest]), *elements]
+    owners = [node] if isinstance(node, ast.Name | ast.Attribute) and pure(node) else []
+    return _unique([*owners, *reversed(elements)])
 
 
-def _is_scope(node: ast.expr, paths: Sequence[ast.expr]) -> bool:
-    """True for `self` in `self.buf`: an object that holds the tensor rather than the tensor."""
-    return isinstance(node, ast.Name) and node.id in ("self", "cls") and len(paths) > 1
-
-
-def _has_slice(node: ast.Subscript) -> bool:
-    kinds = ast.Slice | ast.Compare | ast.Tuple
-    return any(isinstance(n, kinds) for n in ast.walk(node.slice))
+def _tensor_index(index: ast.expr) -> bool:
+    return any(isinstance(n, ast.Slice | ast.Compare | ast.Tuple) for n in ast.walk(index))
 
 
 def _unique(nodes: Iterable[ast.expr]) -> list[ast.expr]:
@@ -171,7 +164,7 @@ def alias_clones(rule: str, source: Source, statement: ast.stmt, target: ast.exp
         if not isinstance(owner, ast.Name):
             continue
         made = _last_assignment(source, statement, owner)
-        if made is None or made.value is None or not _aliasing(made.value):
+        if made is None or made.value is None or not _aliasing(source, made.value):
             continue
         start, end = source.bounds(made.value)
         edit = Edit(source.path, end, end, ".clone()")
@@ -179,9 +172,13 @@ def alias_clones(rule: str, source: Source, statement: ast.stmt, target: ast.exp
         yield rewrite(rule, source, title, [edit], made)
 
 
-def _aliasing(value: ast.expr) -> bool:
+def _aliasing(source: Source, value: ast.expr) -> bool:
+    """True where an expression may hand out a tensor that others hold too: a path, an element, a method's result."""
     if isinstance(value, ast.Call):
-        return isinstance(value.func, ast.Attribute) and not value.func.attr.endswith("_") and value.func.attr != "clone"
+        if not isinstance(value.func, ast.Attribute) or value.func.attr == "clone":
+            return False
+        name = dotted(value.func, imports(source)) or ""
+        return not name.startswith("torch.")
     return isinstance(value, ast.Attribute | ast.Subscript | ast.Name)
 
 

@@ -104,10 +104,9 @@ class AugmentedAssignment(Rule):
         node = _locate.node_of(site, source, ast.AugAssign) if source else None
         if source is None or not isinstance(node, ast.AugAssign):
             return
-        tensor_index = isinstance(node.target, ast.Subscript) and indexes_tensor(node.target)
-        if not tensor_index:
-            yield from self._rebound(source, node, incident)
         yield from self._stored_back(source, node)
+        if not (isinstance(node.target, ast.Subscript) and indexes_tensor(node.target)):
+            yield from self._rebound(source, node, incident)
         yield from _clone.clones_before(self.code, source, node, node.target)
         yield from _clone.alias_clones(self.code, source, node, node.target)
 
