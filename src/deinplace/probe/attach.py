@@ -28,6 +28,8 @@ class State:
         self.session: Any = None
         self.recorder: Any = None
         self.emulator: Any = None
+        self.watcher: Any = None
+        self.in_backward: Callable[[], bool] = bool
         self.raised: list[dict[str, Any]] = []
         self.failure: dict[str, Any] | None = None
         self.compiled = False
@@ -59,6 +61,7 @@ class State:
             "raised": self.raised,
             "failure": self.failure,
             "compiled": self.compiled,
+            "stale": self.watcher.found if self.watcher is not None else [],
         }
         part = f"{self.stem}.part"
         with open(part, "w", encoding="utf-8") as file:
@@ -145,7 +148,7 @@ class _Waiter:
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> _SPEC | None:
         if name != self.name:
             return None
-        sys.meta_path.remove(self)  # type: ignore[arg-type]
+        sys.meta_path.remove(self)
         for finder in sys.meta_path:
             spec = finder.find_spec(name, path, target)
             if spec is not None:
@@ -158,7 +161,7 @@ class _Waiter:
         plain = loader.exec_module
 
         def exec_module(module: ModuleType) -> None:
-            del loader.exec_module  # type: ignore[attr-defined]
+            del loader.exec_module
             plain(module)
             self.call(module)
 

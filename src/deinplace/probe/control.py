@@ -34,6 +34,10 @@ def start(state: Any, torch: Any) -> None:
         from . import record
 
         state.recorder = record.start(state, torch)
+    if settings.get("stale"):
+        from . import stale
+
+        state.watcher = stale.start(state, torch, settings["stale"])
     _follow_backward(state, torch)
     _follow_steps(state, torch)
     _note_compile(state, torch)
@@ -44,7 +48,7 @@ def _mode_class(torch: Any, session: Session) -> Any:
 
     written, live, schemas = session.written, session.live, session.schemas
 
-    class Watch(TorchDispatchMode):  # type: ignore[misc]
+    class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             kwargs = kwargs or {}
             writes = schemas.get(func)
@@ -136,6 +140,7 @@ def _follow_backward(state: Any, torch: Any) -> None:
     """Know which line called backward, count it, and note the errors that autograd raises there."""
     engine = torch.autograd
     local = state.session.local if state.session is not None else threading.local()
+    state.in_backward = lambda: bool(getattr(local, "backward", ()))
 
     def around(plain: Any, name: str) -> Any:
         def call(*args: Any, **kwargs: Any) -> Any:

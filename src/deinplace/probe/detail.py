@@ -72,13 +72,14 @@ class Look:
         if not lines:
             return False
         where = frames.resolve(*spot)
-        return (where["path"], where["span"][0]) in lines  # type: ignore[index]
+        span: Any = where["span"]
+        return (str(where["path"]), span[0]) in lines
 
 
 def _target_names(spot: frames.Spot) -> set[str]:
     """Names that stand in the writing expression."""
     where = frames.resolve(*spot)
-    tree = _tree(where["path"])  # type: ignore[arg-type]
+    tree = _tree(str(where["path"]))
     if tree is None:
         return set()
     first, _, last, _ = where["span"]  # type: ignore[misc]

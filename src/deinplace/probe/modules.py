@@ -42,11 +42,11 @@ def install(torch: Any) -> None:
 
 def _plain(stack: frames.Stack) -> list[tuple[str, str, tuple[int, ...]]]:
     """A stack made of strings and numbers, so that a module that carries it stays picklable."""
-    out = []
+    out: list[tuple[str, str, tuple[int, ...]]] = []
     for spot in stack:
         data = frames.resolve(*spot)
         out.append((data["path"], data["function"], tuple(data["span"])))  # type: ignore[arg-type]
-    return out  # type: ignore[return-value]
+    return out
 
 
 def _places(notes: tuple[tuple[str, str, tuple[int, ...]], ...]) -> list[dict[str, object]]:

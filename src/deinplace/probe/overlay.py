@@ -8,6 +8,7 @@ import linecache
 import os
 import sys
 from collections.abc import Mapping
+from importlib.abc import Loader
 from types import CodeType
 from typing import Any
 
@@ -106,7 +107,7 @@ class _MainFinder:
         return importlib.machinery.ModuleSpec(name, _MainLoader(self.overlay, self.script), origin=self.script)
 
 
-class _MainLoader:
+class _MainLoader(Loader):
     """Gives `runpy` the patched script, and makes its namespace look as `python SCRIPT` leaves it."""
 
     def __init__(self, overlay: Overlay, script: str) -> None:

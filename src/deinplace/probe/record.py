@@ -22,7 +22,7 @@ REACH = 120
 
 def start(state: Any, torch: Any) -> Recorder:
     """Begin recording into this process's file."""
-    recorder = Recorder(torch, state.stem, state.settings.get("stale", ()))
+    recorder = Recorder(torch, state)
     setattr(builtins, overlay.RECORDER, recorder.decorator)
     return recorder
 
@@ -30,13 +30,12 @@ def start(state: Any, torch: Any) -> Recorder:
 class Recorder:
     """Writes one JSON line for each event."""
 
-    def __init__(self, torch: Any, stem: str, stale: Any = ()) -> None:
-        self.torch = torch
+    def __init__(self, torch: Any, state: Any) -> None:
+        self.torch, self.state = torch, state
         self.sketch = Sketcher(torch)
-        self.file = open(f"{stem}.rec", "w", encoding="utf-8")  # noqa: SIM115 - open as long as the process
+        self.file = open(f"{state.stem}.rec", "w", encoding="utf-8")  # noqa: SIM115 - open as long as the process
         self.optimizers: list[Any] = []
         self.calls: dict[str, int] = {}
-        self.stale = stale
         self.quiet = False
         self.labels: dict[int, str] = {}
 
@@ -75,7 +74,7 @@ class Recorder:
             if name == "grad":
                 self.event("grad", name, {"result": self.sketch.value(result)})
                 return
-            named = {}
+            named: dict[str, list[Any]] = {}
             for leaf in leaves:
                 if leaf.grad is not None:
                     named.setdefault(self.label(leaf), []).append(self.sketch.tensor(leaf.grad))
@@ -173,6 +172,8 @@ class Recorder:
                 if key in function.__globals__:
                     self._reach(f"global {key}", function.__globals__[key], reach, 1)
             self.event("after call", name, {k: self.sketch.tensor(v) for k, v in reach.items()}, soft=True)
+            if self.state.watcher is not None:
+                self.state.watcher.mark(name, count, reach)
 
     def _reach(self, path: str, value: Any, found: dict[str, Any], depth: int) -> None:
         """Collect tensors reachable through containers and attributes."""

@@ -1,0 +1,48 @@
+"""Gets an oracle where autograd refuses a write at once: the probe carries the write out as it was meant."""
+
+from __future__ import annotations
+
+from deinplace.rules.base import Project
+from deinplace.verify import incidents
+from deinplace.verify.drivers import Driver, DriverError, Laboratory, Run, Settings
+
+ROUNDS = 4
+
+
+def emulated(lab: Laboratory, driver: Driver, run: Run, project: Project) -> tuple[Run, dict[str, object] | None]:
+    """Run with refused writes emulated, until what each of them means agrees with what the rules make of it.
+
+    Returns the last run and the settings that it had; the run's exit code tells whether that worked.
+
+    Raises:
+        DriverError: the emulated run fails for a reason of its own.
+    """
+    intents = _intents(run, project)
+    kinds = {entry.category for entry in incidents.raised(run)}
+    for _ in range(ROUNDS):
+        emulate: dict[str, object] = {"intents": dict(intents), "kinds": sorted(kinds)}
+        again = lab.run(driver, Settings(watch=True, record=True, emulate=emulate))
+        wanted = _intents(again, project)
+        met = {entry.category for entry in incidents.raised(again)}
+        if met <= kinds and all(intents.get(key) == value for key, value in wanted.items()):
+            break
+        intents.update(wanted)
+        kinds |= met
+    if again.exit_code != 0 and not incidents.raised(again):
+        raise DriverError(f"{driver.title!r} fails for another reason: {incidents.last_words(again)}")
+    return again, emulate
+
+
+def _intents(run: Run, project: Project) -> dict[str, str]:
+    """For each refused write, `path:line` and what the rules take it for."""
+    from deinplace.rules import rule
+    from deinplace.rules.base import Incident
+
+    found = {}
+    for entry in incidents.raised(run):
+        if entry.category not in ("leaf", "leaf-view") or not entry.stack:
+            continue
+        place = entry.stack[0]
+        update = rule("leaf-write").claim(Incident(raised=entry), project)
+        found[f"{place.path}:{place.span.line}"] = "no_grad" if update is not None else "functional"
+    return found

@@ -1,0 +1,101 @@
+"""Gathers what rules offer for each write that has to be mended, as one list of alternatives a write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from deinplace.model import Rewrite, Site
+from deinplace.rewrite.apply import OverlapError, ordered
+from deinplace.rules import candidates, rule
+from deinplace.rules.base import Incident, Project
+
+
+@dataclass(frozen=True)
+class Group:
+    """Incidents with one cause, the site to change, and rewrites to try in order."""
+
+    incidents: tuple[Incident, ...]
+    site: Site | None
+    alternatives: tuple[Rewrite, ...]
+
+    @property
+    def automatic(self) -> tuple[Rewrite, ...]:
+        """Alternatives that may be applied without asking."""
+        return tuple(r for r in self.alternatives if r.applicability == "safe")
+
+    def usable(self, unsafe: bool) -> tuple[Rewrite, ...]:
+        """Alternatives to try; with `unsafe` those that change meaning as well, last."""
+        more = tuple(r for r in self.alternatives if r.applicability == "unsafe") if unsafe else ()
+        return self.automatic + more
+
+
+def group(found: Iterable[Incident], project: Project, allowed: frozenset[str] | None) -> tuple[Group, ...]:
+    """One group for each write, in the order in which the run met them."""
+    table: dict[object, list[tuple[Incident, tuple[tuple[Site, Rewrite], ...]]]] = {}
+    for incident in found:
+        offers = tuple(o for o in candidates(incident, project) if allowed is None or o[1].rule in allowed)
+        table.setdefault(_cause(incident, offers), []).append((incident, offers))
+    return tuple(_merged(members, project) for members in table.values())
+
+
+def _cause(incident: Incident, offers: tuple[tuple[Site, Rewrite], ...]) -> object:
+    """What two incidents share when one rewrite mends both: the site that writes."""
+    for site, _ in offers:
+        if not _is_fallback(site.rule):
+            return (site.rule, site.path, site.span)
+    if incident.conflict is not None:
+        write = incident.conflict.write
+        return ("write", write.place or write.op, write.optimizer)
+    assert incident.raised is not None
+    return ("raised", incident.raised.category, incident.raised.stack[:1])
+
+
+def _is_fallback(code: str) -> bool:
+    return bool(getattr(rule(code), "fallback", False))
+
+
+def _merged(
+    members: list[tuple[Incident, tuple[tuple[Site, Rewrite], ...]]], project: Project
+) -> Group:
+    """Rewrites at the write serve all incidents of a group; clones at the saves are joined into one rewrite."""
+    primary: dict[object, Rewrite] = {}
+    fallback: list[list[Rewrite]] = []
+    site: Site | None = None
+    for _, offers in members:
+        own = []
+        for where, rewrite in offers:
+            if _is_fallback(rewrite.rule):
+                own.append(rewrite)
+            else:
+                site = site or where
+                primary.setdefault(_edits(rewrite), rewrite)
+        fallback.append(own)
+    if site is None:
+        site = next((where for _, offers in members for where, _ in offers), None)
+    rewrites = list(primary.values())
+    if fallback and all(fallback):
+        for index in range(max(map(len, fallback))):
+            joined = _joined([own[min(index, len(own) - 1)] for own in fallback])
+            if joined is not None and _edits(joined) not in primary:
+                rewrites.append(joined)
+    return Group(tuple(incident for incident, _ in members), site, tuple(rewrites))
+
+
+def _edits(rewrite: Rewrite) -> object:
+    return tuple(sorted((e.path, e.start, e.end, e.new) for e in rewrite.edits))
+
+
+def _joined(parts: list[Rewrite]) -> Rewrite | None:
+    """One rewrite with the edits of several, or None where they collide."""
+    distinct = list({_edits(p): p for p in parts}.values())
+    if len(distinct) == 1:
+        return distinct[0]
+    edits = tuple(dict.fromkeys(e for p in distinct for e in p.edits))
+    try:
+        for path in {e.path for e in edits}:
+            ordered(e for e in edits if e.path == path)
+    except OverlapError:
+        return None
+    touches = tuple(dict.fromkeys(t for p in distinct for t in p.touches))
+    return replace(distinct[0], edits=edits, touches=touches, title=f"{distinct[0].title} (at {len(distinct)} places)")

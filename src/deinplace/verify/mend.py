@@ -1,0 +1,168 @@
+"""`fix` with a driver: find the conflicts of a run, choose rewrites, and prove them by running again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from deinplace.analysis.source import Source
+from deinplace.model import FileChange, Finding, Outcome, Rewrite, Trial, Verdict
+from deinplace.rules.base import Incident, Project
+from deinplace.verify import incidents, wording
+from deinplace.verify.drivers import Driver, Laboratory, Run, Settings
+from deinplace.verify.groups import Group, group
+from deinplace.verify.recording import noise_floor
+from deinplace.verify.search import Choice, Search
+from deinplace.verify.trial import Bench, Result
+
+PASSES = 5
+"""Rewrites may uncover what the first error hid; after so many rounds the rest is reported."""
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What `fix` may do. `select` None means every rule."""
+
+    all_sites: bool = False
+    unsafe: bool = False
+    select: frozenset[str] | None = None
+    ignore: frozenset[str] = frozenset()
+    max_runs: int = 40
+    verify: str = "auto"
+
+    def allows(self) -> frozenset[str] | None:
+        """Codes of the rules that may rewrite, or None for all."""
+        from deinplace.rules import all_rules
+
+        if self.select is None and not self.ignore:
+            return None
+        chosen = self.select if self.select is not None else frozenset(r.code for r in all_rules())
+        return chosen - self.ignore
+
+
+def mend(driver: Driver | None, sources: Mapping[str, Source], options: Options, progress: Progress) -> Outcome:
+    """Find and prove rewrites; nothing is written.
+
+    Raises:
+        DriverError: the driver cannot serve (see `incidents.require_usable`).
+    """
+    if driver is None:
+        from deinplace.verify.static import fix_statically
+
+        return fix_statically(sources, options)
+    with Laboratory() as lab:
+        return _Mender(lab, driver, sources, options, progress).mend()
+
+
+class _Mender:
+    """One `fix` run."""
+
+    def __init__(
+        self, lab: Laboratory, driver: Driver, sources: Mapping[str, Source], options: Options, progress: Progress
+    ) -> None:
+        self.lab, self.driver, self.sources = lab, driver, sources
+        self.options, self.progress = options, progress
+        self.choices: list[Choice] = []
+        self.notes: list[str] = []
+
+    def mend(self) -> Outcome:
+        """Observe, choose, prove; pass by pass until the program runs by itself or nothing helps."""
+        self.progress("running the program under the probe")
+        first = self.lab.run(self.driver, Settings(watch=True, record=True))
+        incidents.require_usable(first, self.driver, need_backward=not self.options.all_sites)
+        first, emulate = self._past_errors(first)
+        found = incidents.incidents(first)
+        self._note(first)
+        if not found:
+            return self._outcome(None, {})
+        if first.exit_code != 0:
+            return self._advise(found)
+        bench = self._bench(first, found, emulate)
+        return self._passes(bench)
+
+    def _past_errors(self, run: Run) -> tuple[Run, dict[str, object] | None]:
+        """Where autograd refuses a write at once, run again with such writes emulated; see `emulation`."""
+        from deinplace.verify.emulation import emulated
+
+        if run.exit_code == 0:
+            return run, None
+        self.progress("emulating the writes that autograd refuses")
+        return emulated(self.lab, self.driver, run, Project(self.sources))
+
+    def _bench(self, first: Run, found: tuple[Incident, ...], emulate: Mapping[str, object] | None) -> Bench:
+        """Run the oracle again: it gives the noise floor, and a closer look at the lines that matter."""
+        self.progress("running again: noise floor, and a closer look")
+        functions = incidents.functions_of(found, self.sources)
+        settings = Settings(
+            watch=True, record=True, look=incidents.lines_of(found), functions=functions, emulate=emulate
+        )
+        oracle = self.lab.run(self.driver, settings)
+        incidents.require_usable(oracle, self.driver, need_backward=False)
+        return Bench(
+            self.lab, self.driver, self.sources, oracle, noise_floor(first, oracle), functions, emulate,
+            self.options.max_runs, dict(self.sources),
+        )  # fmt: skip
+
+    def _passes(self, bench: Bench) -> Outcome:
+        """Mend what the oracle showed; then what that uncovered; and so on."""
+        found = incidents.incidents(bench.oracle)
+        last: Result | None = None
+        for _ in range(PASSES):
+            project = Project(bench.current)
+            groups = group(found, project, self.options.allows())
+            search = Search(bench, self.options.unsafe, self.progress)
+            chosen, last = search.choose(groups)
+            self.choices += chosen
+            rewrites = [c.rewrite for c in chosen if c.rewrite is not None]
+            if not rewrites:
+                break
+            bench.current.update(bench.patched(rewrites))
+            if last is not None and last.ended and last.equal and not last.left:
+                break
+            watched = bench.run((), watch=True)
+            found = watched.left
+            if not found:
+                last = bench.run((), watch=False)
+                break
+        return self._conclude(bench, last)
+
+    def _conclude(self, bench: Bench, last: Result | None) -> Outcome:
+        """Changes are proposed only where the whole program then runs, and saw what the oracle saw."""
+        if last is None or not (last.ended and last.equal):
+            return self._outcome(None, {}, bench, refused=last)
+        verdict = wording.verdict(last, bench, self.driver)
+        changed = {p: s.text for p, s in bench.current.items() if s.text != self.sources[p].text}
+        return self._outcome(verdict, changed, bench)
+
+    def _advise(self, found: Iterable[Incident]) -> Outcome:
+        """The program does not even run under the probe: say what is known."""
+        project = Project(self.sources)
+        for each in group(found, project, self.options.allows()):
+            self.choices.append(Choice(each, None, (), "no-oracle"))
+        return self._outcome(None, {})
+
+    def _note(self, run: Run) -> None:
+        self.notes += sorted(set(run.gather("notes")))
+        if any(p.account.get("compiled") for p in run.processes):
+            self.notes.append("code under torch.compile ran eagerly while it was watched")
+
+    def _outcome(
+        self,
+        verdict: Verdict | None,
+        changed: Mapping[str, str],
+        bench: Bench | None = None,
+        refused: Result | None = None,
+    ) -> Outcome:
+        project = Project(self.sources)
+        findings = tuple(
+            f for choice in self.choices for f in wording.findings(choice, project, verdict, bool(changed), refused)
+        )
+        changes = tuple(FileChange(path, self.sources[path].text, text) for path, text in sorted(changed.items()))
+        return Outcome(
+            "fix", findings, changes, (), tuple(dict.fromkeys(self.notes)), verdict,
+            runs=self.lab.count, driver=self.driver.title, driver_exit=None, files=len(self.sources),
+        )  # fmt: skip
+
+
+__all__ = ["Finding", "Group", "Options", "Rewrite", "Trial", "mend", "replace"]

@@ -1,0 +1,254 @@
+"""Loads what two runs recorded and tells whether they saw the same training."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from deinplace.verify.drivers import Run
+
+RTOL = 1e-5
+ATOL = 1e-7
+COARSE = {"float16": 2e-3, "bfloat16": 2e-2, "float8_e4m3fn": 0.2, "float8_e5m2": 0.4}
+"""Relative tolerance of the types too coarse for the default."""
+CALLS = ("returned", "after call")
+Key = tuple[int, int, str]
+Values = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Record:
+    """One event of a recording."""
+
+    kind: str
+    name: str
+    values: Values
+    soft: bool
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A value that two recordings disagree on. `soft`: nothing that training consumed, only what a call left behind."""
+
+    kind: str
+    name: str
+    label: str
+    message: str
+    soft: bool
+    call: int = 0
+
+    def __str__(self) -> str:
+        where = f"{self.name.rsplit('/', 1)[-1]} {self.label}".strip()
+        return f"{self.kind}: {where}: {self.message}"
+
+
+@dataclass
+class Comparison:
+    """Outcome of a comparison; `noise` maps each value to how far two equal runs were apart there."""
+
+    compared: int = 0
+    gradients: int = 0
+    steps: int = 0
+    max_abs: float = 0.0
+    max_rel: float = 0.0
+    differences: list[Difference] = field(default_factory=list)
+    noise: dict[Key, float] = field(default_factory=dict)
+    unstable: set[Key] = field(default_factory=set)
+
+    @property
+    def hard(self) -> list[Difference]:
+        """Differences that refute."""
+        return [d for d in self.differences if not d.soft]
+
+    @property
+    def soft(self) -> list[Difference]:
+        """Differences in what calls left behind, which refute only when somebody reads it."""
+        return [d for d in self.differences if d.soft]
+
+
+def recordings(run: Run) -> list[list[Record]]:
+    """The recordings of a run's processes that used torch, in a fixed order."""
+    loaded = [list(_load(p.recording)) for p in run.processes if p.recording is not None]
+    return [records for records in loaded if records]
+
+
+def _load(path: Path) -> Iterator[Record]:
+    with path.open(encoding="utf-8") as lines:
+        for line in lines:
+            try:
+                data = json.loads(line)
+            except ValueError:
+                return  # the process was killed while it wrote
+            yield Record(data["e"], data["n"], data["v"], data["soft"])
+
+
+def without_calls(records: Sequence[Record]) -> list[Record]:
+    """Only the events that every run records, whatever functions it was asked to follow."""
+    return [r for r in records if r.kind not in CALLS]
+
+
+def noise_floor(first: Run, second: Run) -> Comparison:
+    """How far two runs of the same program are apart, by value. Positions count events other than calls."""
+    a, b = ([without_calls(records) for records in recordings(run)] for run in (first, second))
+    result = Comparison()
+    if len(a) != len(b):
+        result.differences.append(Difference("processes", "", "", f"{len(a)} became {len(b)}", soft=False))
+    for process, (x, y) in enumerate(zip(a, b, strict=False)):
+        _Comparer(result, Comparison(), process, measure=True).compare(x, y)
+    return result
+
+
+def compare(oracle: Run, other: Run, noise: Comparison) -> Comparison:
+    """Whether `other` saw what the oracle saw, beyond tolerance and noise."""
+    result = Comparison()
+    a, b = recordings(oracle), recordings(other)
+    if len(a) != len(b):
+        result.differences.append(
+            Difference("processes", "", "", f"{len(a)} processes with torch became {len(b)}", soft=False)
+        )
+    for process, (x, y) in enumerate(zip(a, b, strict=False)):
+        _Comparer(result, noise, process).compare(x, y)
+    return result
+
+
+class _Comparer:
+    """Walks two recordings side by side."""
+
+    def __init__(self, result: Comparison, noise: Comparison, process: int, measure: bool = False) -> None:
+        self.result, self.noise, self.process, self.measure = result, noise, process, measure
+        self.position = 0
+        self.record = Record("", "", {}, False)
+        self.calls: dict[str, int] = {}
+
+    def compare(self, a: Sequence[Record], b: Sequence[Record]) -> None:
+        """Compare event by event, up to the first point where the order of events differs."""
+        for x, y in zip(a, b, strict=False):
+            self.record = x
+            if (x.kind, x.name) != (y.kind, y.name):
+                self.differ("", f"{x.kind} {_short(x.name)} became {y.kind} {_short(y.name)}", hard=True)
+                return
+            if x.kind == "after call":
+                self.calls[x.name] = self.calls.get(x.name, 0) + 1
+            if x.kind not in CALLS:
+                self.position += 1
+            self.result.steps += x.kind == "stepped"
+            self.mapping("", x.values, y.values)
+        if len(a) != len(b):
+            self.differ("", f"{len(a)} events became {len(b)}", hard=True)
+
+    def mapping(self, path: str, a: Values, b: Values) -> None:
+        extra_allowed = self.record.kind == "end" or self.record.soft
+        for key, value in a.items():
+            label = f"{path}.{key}" if path else key
+            if key not in b:
+                self.differ(label, "is missing")
+            else:
+                self.value(label, value, b[key])
+        if not extra_allowed:
+            for key in b.keys() - a.keys():
+                self.differ(f"{path}.{key}" if path else key, "appeared")
+
+    def value(self, label: str, a: Any, b: Any) -> None:
+        if isinstance(a, list) and isinstance(b, list):
+            a, b = {"q": a, "n": len(a)}, {"q": b, "n": len(b)}
+        if not isinstance(a, dict) or not isinstance(b, dict):
+            if a != b:
+                self.differ(label, "is no value any more" if b is None else f"{_brief(a)} became {_brief(b)}")
+            return
+        kinds = [next((k for k in "tpqm" if k in x), "") for x in (a, b)]
+        if kinds[0] != kinds[1] or (kinds[0] != "p" and a.get("n") != b.get("n")):
+            self.differ(label, f"{_brief(a)} became {_brief(b)}")
+        elif kinds[0] == "t":
+            self.tensor(label, a, b)
+        elif kinds[0] == "p":
+            self.plain(label, a["p"], b["p"])
+        elif kinds[0] == "q":
+            for index, (x, y) in enumerate(zip(a["q"], b["q"], strict=False)):
+                self.value(f"{label}[{index}]", x, y)
+        elif kinds[0] == "m":
+            self.mapping(label, a["m"], b["m"])
+
+    def plain(self, label: str, a: Any, b: Any) -> None:
+        self.result.compared += 1
+        if isinstance(a, float) and isinstance(b, float):
+            self.numbers(label, [a], [b], abs(a), RTOL)
+        elif a != b and not _machine_path(a, b):
+            self.differ(label, f"{_brief(a)} became {_brief(b)}")
+
+    def tensor(self, label: str, a: Any, b: Any) -> None:
+        for key, word in (("t", "dtype"), ("s", "shape"), ("g", "requires_grad")):
+            if a[key] != b[key]:
+                self.differ(label, f"{word} {a[key]} became {b[key]}")
+                return
+        if "v" not in a or "v" not in b:
+            return
+        self.result.compared += 1
+        if self.record.kind in ("gradients", "consumed", "grad"):
+            self.result.gradients += 1
+        if a["v"] == b["v"]:
+            return
+        x, y = _floats(a["v"]), _floats(b["v"])
+        scale = x[0] if a.get("sketch") else max((abs(v) for v in x if math.isfinite(v)), default=0.0)
+        exact = a["t"].startswith(("int", "uint", "bool"))
+        self.numbers(label, x, y, scale, 0.0 if exact else COARSE.get(a["t"], RTOL))
+
+    def numbers(self, label: str, x: Sequence[float], y: Sequence[float], scale: float, rtol: float) -> None:
+        worst = 0.0
+        for a, b in zip(x, y, strict=True):
+            if a == b or (a != a and b != b):
+                continue
+            gap = abs(a - b)
+            worst = max(worst, gap if gap == gap else math.inf)
+        key = (self.process, self.position, label)
+        if self.measure:
+            if worst:
+                self.result.noise[key] = worst
+            return
+        self.result.max_abs = max(self.result.max_abs, worst)
+        if scale:
+            self.result.max_rel = max(self.result.max_rel, worst / scale)
+        allowed = (ATOL if rtol else 0.0) + rtol * scale + 4 * self.noise.noise.get(key, 0.0)
+        if worst > allowed:
+            self.differ(label, f"values differ by up to {worst:.3g} (allowed {allowed:.3g})")
+
+    def differ(self, label: str, message: str, hard: bool = False) -> None:
+        key = (self.process, self.position, label)
+        if self.measure:
+            self.result.unstable.add(key)
+        elif key in self.noise.unstable and self.record.kind not in CALLS:
+            return
+        soft = self.record.soft and not hard
+        name = self.record.name
+        self.result.differences.append(
+            Difference(self.record.kind, name, label, message, soft, self.calls.get(name, 0))
+        )
+
+
+def _floats(text: str) -> array[float]:
+    return array("d", base64.b64decode(text))
+
+
+def _short(name: str) -> str:
+    return name.rsplit("/", 1)[-1]
+
+
+def _brief(value: Any) -> str:
+    if isinstance(value, dict):
+        if "t" in value:
+            return f"{value['t']} tensor of shape {tuple(value['s'])}"
+        if "p" in value:
+            return repr(value["p"])[:60]
+        if "n" in value:
+            return f"{value['n']} items"
+    return repr(value)[:60]
+
+
+def _machine_path(a: Any, b: Any) -> bool:
+    """Absolute paths may name the folder of a run."""
+    return isinstance(a, str) and isinstance(b, str) and a.startswith("/") and b.startswith("/")

@@ -1,0 +1,122 @@
+"""Chooses one rewrite for each write: the cheapest that changes nothing but what other names see."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from deinplace.model import Rewrite, Status, Trial, Verdict
+from deinplace.rules.base import Incident
+from deinplace.verify.groups import Group
+from deinplace.verify.trial import Bench, Result
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What was chosen for a group: a rewrite, or none and the reason."""
+
+    group: Group
+    rewrite: Rewrite | None
+    trials: tuple[Trial, ...] = ()
+    reason: str = ""
+
+
+class Search:
+    """Looks for a set of rewrites under which the program runs by itself and sees what the oracle saw."""
+
+    def __init__(self, bench: Bench, unsafe: bool, progress: Progress) -> None:
+        self.bench, self.unsafe, self.progress = bench, unsafe, progress
+
+    def choose(self, groups: Sequence[Group]) -> tuple[list[Choice], Result | None]:
+        """All cheapest rewrites at once; where that fails, each group by itself, then all that held together."""
+        options = {id(g): g.usable(self.unsafe) for g in groups}
+        first = [options[id(g)][0] for g in groups if options[id(g)]]
+        if first and len(first) == len(groups):
+            self.progress(f"trying {len(first)} rewrite{'s' * (len(first) > 1)}")
+            result = self.bench.run(first, watch=False)
+            if result.equal:
+                return [self._held(g, options[id(g)][0], ()) for g in groups], result
+        choices = [self._alone(g, options[id(g)]) for g in groups]
+        return self._together(choices)
+
+    def _held(self, group: Group, rewrite: Rewrite, before: tuple[Trial, ...]) -> Choice:
+        trial = Trial(rewrite, Verdict("confirmed", "the run saw what the oracle saw"))
+        return Choice(group, rewrite, (*before, trial))
+
+    def _alone(self, group: Group, options: Sequence[Rewrite]) -> Choice:
+        """Try a group's alternatives under copy-on-write, where other groups' conflicts do no harm."""
+        trials: list[Trial] = []
+        for index, rewrite in enumerate(options):
+            self.progress(f"trying {rewrite.title} ({index + 1} of {len(options)})")
+            result = self.bench.run((rewrite,), watch=True)
+            if result.equal and not still_there(group, result.left):
+                return self._held(group, rewrite, tuple(trials))
+            reason = result.reason or "the conflict is still there"
+            status: Status = "unconfirmed" if reason.startswith("not tried") else "refuted"
+            trials.append(Trial(rewrite, Verdict(status, reason)))
+            if contract(group, result) and not self.unsafe:
+                return Choice(group, None, tuple(trials), "meaning-differs")
+            if contract(group, result):
+                return Choice(group, rewrite, tuple(trials), "meaning-differs")
+        reason = "refuted" if trials else ("unsafe" if group.alternatives else "no-rewrite")
+        return Choice(group, None, tuple(trials), reason)
+
+    def _together(self, choices: list[Choice]) -> tuple[list[Choice], Result | None]:
+        """Join what held alone; a rewrite that harms the others is taken out again."""
+        rewrites = [c.rewrite for c in choices if c.rewrite is not None]
+        if not rewrites:
+            return choices, None
+        result = self.bench.run(rewrites, watch=False)
+        if result.equal:
+            return choices, result
+        watched = self.bench.run(rewrites, watch=True)
+        if watched.equal:
+            return choices, result
+        kept: list[Choice] = []
+        for choice in choices:
+            if choice.rewrite is None:
+                kept.append(choice)
+                continue
+            trial = self.bench.run([*(c.rewrite for c in kept if c.rewrite), choice.rewrite], watch=True)
+            if trial.equal:
+                kept.append(choice)
+            else:
+                refuted = Trial(choice.rewrite, Verdict("refuted", f"together with the others: {trial.reason}"))
+                kept.append(Choice(choice.group, None, (*choice.trials, refuted), "refuted"))
+        rest = [c.rewrite for c in kept if c.rewrite is not None]
+        return kept, self.bench.run(rest, watch=False) if rest else None
+
+
+def still_there(group: Group, left: Sequence[Incident]) -> bool:
+    """Whether one of a group's incidents is among those that a run left, by operator and function of both ends."""
+    return bool({_shape(i) for i in group.incidents} & {_shape(i) for i in left})
+
+
+def _shape(incident: Incident) -> object:
+    """What stays the same of an incident when lines move."""
+    if incident.raised is not None:
+        place = incident.raised.stack[0] if incident.raised.stack else None
+        return ("raised", incident.raised.category, place and (place.path, place.function))
+    conflict = incident.conflict
+    assert conflict is not None
+    save, write = conflict.save.place, conflict.write.place
+    return (
+        conflict.node,
+        save and (save.path, save.function),
+        conflict.write.op,
+        write and (write.path, write.function),
+        conflict.write.module and conflict.write.module.name,
+    )
+
+
+def contract(group: Group, result: Result) -> bool:
+    """Whether the only harm of a rewrite is that callers no longer see their argument change.
+
+    A function that returns something else and changes an argument on the way may mean it or not: the literal
+    program and the one that was meant differ, and that is not ours to choose.
+    """
+    if not result.stale:
+        return False
+    return all(d.label.startswith("argument") and not d.label.startswith("argument 0.") for d in result.stale)

@@ -1,0 +1,120 @@
+"""Tries a set of rewrites: puts them into an overlay, runs the program, and compares what it saw with the oracle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from deinplace.analysis.source import Source, SourceError
+from deinplace.model import Edit, Place, Rewrite
+from deinplace.rewrite.apply import CheckError, OverlapError, apply, check
+from deinplace.rules.base import Incident
+from deinplace.verify import incidents
+from deinplace.verify.drivers import Driver, Laboratory, Run, Settings
+from deinplace.verify.recording import Comparison, Difference, compare
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of a trial. `equal`: the run saw what the oracle saw. `ended`: it came to its end without help."""
+
+    equal: bool
+    ended: bool
+    reason: str
+    comparison: Comparison | None = None
+    left: tuple[Incident, ...] = ()
+    stale: tuple[Difference, ...] = ()
+    """Values that a call left behind unlike the original, and that something read afterwards."""
+
+
+@dataclass
+class Bench:
+    """The program, the sources as they are meanwhile, and the oracle to compare with."""
+
+    lab: Laboratory
+    driver: Driver
+    originals: Mapping[str, Source]
+    oracle: Run
+    noise: Comparison
+    functions: Mapping[str, tuple[str, ...]]
+    emulate: Mapping[str, object] | None = None
+    max_runs: int = 40
+    current: dict[str, Source] = field(default_factory=dict)
+    known: dict[object, Result] = field(default_factory=dict)
+
+    def spent(self) -> bool:
+        """True where no further run is allowed."""
+        return self.lab.count >= self.max_runs
+
+    def patched(self, rewrites: Iterable[Rewrite]) -> dict[str, Source]:
+        """The changed files after `rewrites` on top of the current sources.
+
+        Raises:
+            OverlapError, CheckError: the rewrites collide, or the result must not be written.
+        """
+        edits: list[Edit] = list(dict.fromkeys(e for r in rewrites for e in r.edits))
+        out = {path: source for path, source in self.current.items() if source is not self.originals[path]}
+        for path in {e.path for e in edits}:
+            source = self.current[path]
+            out[path] = check(source, apply(source, edits), edits)
+        return out
+
+    def run(self, rewrites: Iterable[Rewrite], watch: bool) -> Result:
+        """Run with `rewrites` applied; with `watch` under copy-on-write, which shows the conflicts that are left."""
+        chosen = tuple(rewrites)
+        key = (watch, tuple(sorted({(e.path, e.start, e.end, e.new) for r in chosen for e in r.edits})), self._stamp())
+        if key not in self.known:
+            self.known[key] = self._run(chosen, watch)
+        return self.known[key]
+
+    def _stamp(self) -> int:
+        return hash(tuple(sorted((path, source.text) for path, source in self.current.items())))
+
+    def _run(self, rewrites: tuple[Rewrite, ...], watch: bool) -> Result:
+        try:
+            files = self.patched(rewrites)
+        except (OverlapError, CheckError, SourceError) as error:
+            return Result(False, False, str(error))
+        if self.spent():
+            return Result(False, False, f"not tried: {self.max_runs} runs are used up (--max-runs)")
+        settings = Settings(
+            watch=watch,
+            record=True,
+            overlay={path: source.encode(source.text) for path, source in files.items()},
+            functions=self.functions,
+            emulate=self.emulate if watch else None,
+        )
+        run = self.lab.run(self.driver, settings)
+        if run.exit_code != 0:
+            why = "it does not end in time" if run.exit_code is None else incidents.last_words(run)
+            return Result(False, False, why, left=incidents.incidents(run))
+        comparison = compare(self.oracle, run, self.noise)
+        left = incidents.incidents(run) if watch else ()
+        if comparison.hard:
+            return Result(False, True, str(comparison.hard[0]), comparison, left)
+        stale = self._stale(settings, comparison) if comparison.soft else ()
+        if stale:
+            return Result(False, True, f"{stale[0]}, and it is read afterwards", comparison, left, stale)
+        return Result(True, True, "", comparison, left)
+
+    def _stale(self, settings: Settings, comparison: Comparison) -> tuple[Difference, ...]:
+        """Of the values that calls left behind unlike the original: those that something reads later."""
+        if self.spent():
+            return tuple(comparison.soft)
+        marks = tuple((d.name, d.call, d.label) for d in comparison.soft)
+        run = self.lab.run(self.driver, replace(settings, watch=False, emulate=None, stale=marks))
+        if run.exit_code != 0:  # needs copy-on-write to get this far
+            run = self.lab.run(self.driver, replace(settings, stale=marks))
+        read = {tuple(entry["mark"]): entry for entry in run.gather("stale")}
+        return tuple(
+            replace(d, message=f"{d.message}, read at {_brief(read[(d.name, d.call, d.label)])}")
+            for d in comparison.soft
+            if (d.name, d.call, d.label) in read
+        )
+
+
+def _brief(entry: Mapping[str, object]) -> str:
+    from deinplace.verify.account import places
+
+    stack: tuple[Place, ...] = places(entry["stack"])  # type: ignore[arg-type]
+    return f"{stack[0].path.rsplit('/', 1)[-1]}:{stack[0].span.line}" if stack else "a line inside torch"

@@ -1,0 +1,127 @@
+"""Puts what was found and proved into findings and verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+from deinplace.model import Finding, Place, Span, Verdict
+from deinplace.rules import rule
+from deinplace.rules.base import Incident, Project
+from deinplace.verify.drivers import Driver
+from deinplace.verify.search import Choice
+from deinplace.verify.trial import Bench, Result
+
+NOWHERE = Span(1, 0, 1, 0)
+State = Literal["fixed", "fixable", "unsafe", "rolled-back", "advised", "suppressed"]
+UNKNOWN = ("DIP000", "in-place-write")
+
+
+def verdict(result: Result, bench: Bench, driver: Driver) -> Verdict:
+    """The verdict on a patch whose program ran by itself and saw what the oracle saw."""
+    comparison = result.comparison
+    assert comparison is not None
+    return Verdict(
+        "confirmed",
+        f"gradients of {comparison.gradients} tensors in {comparison.steps} optimizer steps",
+        oracle="copy-on-write" if bench.emulate is None else "copy-on-write, refused writes emulated",
+        driver=driver.title,
+        device="cpu",
+        steps=comparison.steps,
+        compared=comparison.compared,
+        max_abs_error=comparison.max_abs,
+        max_rel_error=comparison.max_rel,
+    )
+
+
+def findings(
+    choice: Choice, project: Project, proof: Verdict | None, fixed: bool, refused: Result | None
+) -> Iterable[Finding]:
+    """One finding for each incident of a group."""
+    site = choice.group.site
+    code, name = (site.rule, rule(site.rule).name) if site is not None else UNKNOWN
+    for incident in choice.group.incidents:
+        place = _place(incident)
+        path = site.path if site is not None else (place.path if place else "")
+        span = site.span if site is not None else (place.span if place else NOWHERE)
+        done = fixed and choice.rewrite is not None
+        state, reason = _state(choice, fixed)
+        yield Finding(
+            code, name, path, span, message(incident), state, reason,
+            advice="" if done else advice(choice, incident, project, refused),
+            conflict=incident.conflict, raised=incident.raised,
+            rewrite=choice.rewrite or next(iter(choice.group.alternatives), None),
+            verdict=proof if done else (choice.trials[-1].verdict if choice.trials else None),
+            trials=choice.trials,
+        )  # fmt: skip
+
+
+def _state(choice: Choice, fixed: bool) -> tuple[State, str]:
+    if choice.rewrite is not None:
+        return ("fixable", "") if fixed else ("advised", "others-left")
+    if choice.reason == "unsafe":
+        return "unsafe", "changes-meaning"
+    if choice.reason == "refuted":
+        return "rolled-back", "refuted"
+    return "advised", choice.reason or "no-rewrite"
+
+
+def message(incident: Incident) -> str:
+    """What happened, in one sentence."""
+    if incident.raised is not None:
+        text = incident.raised.message.strip().splitlines()
+        return text[0] if text else incident.raised.category
+    conflict = incident.conflict
+    assert conflict is not None
+    node = conflict.node.rsplit("::", 1)[-1]
+    saved = f"{node} saved its {conflict.save.role or 'tensor'}"
+    place = conflict.save.place
+    where = f" at {_short(place)}" if place else ""
+    write = conflict.write
+    by = f"{write.optimizer}.step()" if write.optimizer else write.op.removeprefix("aten::").split(".")[0]
+    spot = f" at {_short(write.place)}" if write.place else ""
+    tail = "; PyTorch does not notice, gradients are silently wrong" if conflict.kind == "hidden" else ""
+    apart = "; the elements do not even overlap, but views share one version counter" if conflict.disjoint else ""
+    return f"{saved}{where}, {by}{spot} overwrote it before backward{tail}{apart}"
+
+
+def advice(choice: Choice, incident: Incident, project: Project, refused: Result | None) -> str:
+    """What to do by hand."""
+    site = choice.group.site
+    parts = []
+    if choice.reason == "meaning-differs" and choice.trials:
+        parts.append(
+            f"{choice.trials[0].rewrite.title} would stop the caller from seeing the change; if that is what you mean, "
+            "apply it (--unsafe), else clone the tensor where it is saved"
+        )
+    if site is not None:
+        own = rule(site.rule).advice(site, project, incident)
+        if own:
+            parts.append(own)
+    if choice.rewrite is not None and refused is not None and refused.reason:
+        parts.append(f"with this rewrite the program still stops: {refused.reason}")
+    if not parts:
+        parts.append(_plain_advice(incident))
+    return "; ".join(parts)
+
+
+def _plain_advice(incident: Incident) -> str:
+    if incident.conflict is not None:
+        write, save = incident.conflict.write, incident.conflict.save
+        where = f" at {_short(write.place)}" if write.place else ""
+        lines = [f"make the write{where} out of place"]
+        if save.place:
+            lines.append(f"or clone the tensor where it is saved, {_short(save.place)}")
+        return ", ".join(lines)
+    return "write the new value to a new tensor instead"
+
+
+def _place(incident: Incident) -> Place | None:
+    if incident.conflict is not None:
+        return incident.conflict.write.place or incident.conflict.save.place
+    assert incident.raised is not None
+    return incident.raised.stack[0] if incident.raised.stack else None
+
+
+def _short(place: Place) -> str:
+    return f"{place.path.rsplit('/', 1)[-1]}:{place.span.line}"
