@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import lru_cache
 
 from deinplace.analysis.source import Source
 from deinplace.model import Edit
@@ -147,15 +148,28 @@ def _argument_end(source: Source, node: ast.AST) -> int:
 
 def fresh_name(source: Source, stem: str, taken: set[str]) -> str:
     """A name that the file does not use; it joins `taken`."""
-    used = {n.id for n in ast.walk(source.tree) if isinstance(n, ast.Name)}
-    used |= {n.arg for n in ast.walk(source.tree) if isinstance(n, ast.arg)}
-    used |= {n.name for n in ast.walk(source.tree) if isinstance(n, ast.FunctionDef | ast.ClassDef)}
+    used = _names_used(source)
     name, number = stem, 1
     while name in used or name in taken:
         number += 1
         name = f"{stem}{number}"
     taken.add(name)
     return name
+
+
+@lru_cache(maxsize=16)
+def _names_used(source: Source) -> frozenset[str]:
+    found: set[str] = set()
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Name):
+            found.add(node.id)
+        elif isinstance(node, ast.arg):
+            found.add(node.arg)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.alias):
+            found.add((node.asname or node.name).partition(".")[0])
+    return frozenset(found)
 
 
 def same(a: ast.AST, b: ast.AST) -> bool:

@@ -45,14 +45,21 @@ def rule(code_or_name: str) -> Rule:
 def candidates(incident: Incident, project: Project) -> tuple[Candidate, ...]:
     """Sites and rewrites that may mend what a run showed, in the order in which to try them.
 
-    Rules are asked by code, the fallbacks (`fallback = True`) last; rewrites with the same edits appear once.
+    Rules are asked by code, the fallbacks (`fallback = True`) last; rewrites with the same edits appear once. Where
+    autograd refused a write on the spot, or an optimizer made it, the rules that judge intent (DIP2xx) come first.
     """
     pairs: list[Candidate] = []
-    for each in sorted(all_rules(), key=lambda r: (getattr(r, "fallback", False), r.code)):
+    write = incident.conflict.write if incident.conflict is not None else None
+    intent = write is None or bool(write.optimizer)
+    for each in sorted(all_rules(), key=lambda r: _rank(r, intent)):
         site = each.claim(incident, project)
         if site is not None:
             pairs += [(site, rewrite) for rewrite in each.rewrites(site, project, incident)]
     return _distinct(pairs)
+
+
+def _rank(rule: Rule, intent: bool) -> tuple[bool, bool, str]:
+    return getattr(rule, "fallback", False), intent and not rule.code.startswith("DIP2"), rule.code
 
 
 def static_candidates(site: Site, project: Project) -> tuple[Candidate, ...]:

@@ -147,7 +147,7 @@ def _split(rule: str, source: Source, statement: ast.stmt, found: InplaceCall) -
     """A chain whose later arguments read the receiver: one statement for each link."""
     whole = isinstance(statement, ast.Expr) and statement.value is found.call
     indent = indent_of(source, statement)
-    if not whole or indent is None or not storable(found.receiver):
+    if not whole or indent is None or not storable(found.receiver) or len(found.renames) != len(found.links):
         return
     name = _flat(source, found.receiver)
     start, end = source.bounds(statement)
@@ -171,15 +171,15 @@ def _split(rule: str, source: Source, statement: ast.stmt, found: InplaceCall) -
 def _reads_receiver_late(source: Source, found: InplaceCall) -> bool:
     """True where a later link's argument reads what an earlier link wrote."""
     later = [*(a for link in found.links[1:] for a in (*link.args, *(k.value for k in link.keywords)))]
-    roots = _clone.bases(found.receiver)
+    roots = _clone.bases(source, found.receiver)
     return any(same(n, root) for a in later for n in ast.walk(a) for root in roots)
 
 
 def _root_read_after(source: Source, found: InplaceCall) -> bool:
     """True where what owns a receiver such as `x[:, 0]` is read later: the write was meant for it."""
-    if isinstance(found.receiver, ast.Call) and not _clone.bases(found.receiver):
+    if isinstance(found.receiver, ast.Call) and not _clone.bases(source, found.receiver):
         return False
-    return any(_names.read_after(source, found.call, owner) for owner in _clone.bases(found.receiver))
+    return any(_names.read_after(source, found.call, owner) for owner in _clone.bases(source, found.receiver))
 
 
 def _simple_place(source: Source, node: ast.AST, statement: ast.stmt) -> bool:

@@ -6,11 +6,15 @@ import ast
 from collections.abc import Iterable, Iterator, Sequence
 
 from deinplace.analysis.source import Source
+from deinplace.catalog import load
 from deinplace.model import Applicability, Edit, Rewrite
 from deinplace.rewrite.expression import cloned_text, fresh_name, pure, same
 from deinplace.rewrite.insert import insert_before
 from deinplace.rewrite.statement import Refused
 from deinplace.rules._names import LOOPS, bound_before, dotted, function_of, imports, loops_around, own_nodes, rebinds
+
+
+_SHARING = ("self", "view", "views", "maybe_alias", "unknown")
 
 
 def rewrite(
@@ -28,32 +32,39 @@ def rewrite(
     return Rewrite(rule, title, tuple(edits), applicability, line, source.path, touches, note)
 
 
-VIEW_ATTRIBUTES = frozenset({"data", "real", "imag", "T", "mT", "H", "mH"})
-"""Tensor properties that share their tensor's storage; of other attributes syntax cannot tell whose they are."""
-
-
-def bases(node: ast.expr) -> list[ast.expr]:
+def bases(source: Source, node: ast.expr) -> list[ast.expr]:
     """What may own the storage that a write through `node` reaches, the outermost owner first.
 
     `x[i]`, `x.data`, `x[0].view(-1)` and `x.real[k]` all lead to `x`, `self.a.b[i]` to `self.a.b`; an element such as
     `xs[0]`, which may be a tensor in a list as well as a row, comes behind.
     """
     elements: list[ast.expr] = []
-    while True:
-        if isinstance(node, ast.Subscript):
-            if pure(node) and not _tensor_index(node.slice):
-                elements.append(node)
-            node = node.value
-        elif isinstance(node, ast.Attribute) and node.attr in VIEW_ATTRIBUTES:
-            node = node.value
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            node = node.func.value
-        elif isinstance(node, ast.NamedExpr):
-            node = node.target
-        else:
-            break
+    while (inner := _aliased(source, node)) is not None:
+        if isinstance(node, ast.Subscript) and pure(node) and not _tensor_index(node.slice):
+            elements.append(node)
+        node = inner
     owners = [node] if isinstance(node, ast.Name | ast.Attribute) and pure(node) else []
     return _unique([*owners, *reversed(elements)])
+
+
+def _aliased(source: Source, node: ast.expr) -> ast.expr | None:
+    """The expression whose storage `node` may share; None where it is a name, an attribute of its own, or fresh."""
+    if isinstance(node, ast.Subscript):
+        return node.value
+    if isinstance(node, ast.NamedExpr):
+        return node.target
+    if isinstance(node, ast.Attribute):
+        known = load().method(node.attr)
+        return node.value if known is not None and known.attribute and known.returns in _SHARING else None
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+        return None
+    name = dotted(node.func, imports(source)) or ""
+    if name.startswith("torch."):
+        function = load().function(name)
+        shared = function is not None and function.returns in _SHARING
+        return node.args[0] if shared and node.args and not isinstance(node.args[0], ast.Starred) else None
+    method = load().method(node.func.attr)
+    return node.func.value if method is None or method.returns in _SHARING else None
 
 
 def _tensor_index(index: ast.expr) -> bool:
@@ -70,7 +81,7 @@ def _unique(nodes: Iterable[ast.expr]) -> list[ast.expr]:
 
 def clones_before(rule: str, source: Source, statement: ast.stmt, target: ast.expr) -> Iterator[Rewrite]:
     """`x = x.clone()` before the loop that holds the statement, then before the statement itself."""
-    owners = bases(target)
+    owners = bases(source, target)
     for owner in owners:
         for loop in hoists(source, statement, owner):
             yield from _inserted(rule, source, loop, owner, f"before the loop on line {loop.lineno}", "")
@@ -160,7 +171,7 @@ def rebuilt(source: Source, container: ast.expr, kind: str) -> str | None:
 
 def alias_clones(rule: str, source: Source, statement: ast.stmt, target: ast.expr) -> Iterator[Rewrite]:
     """Clone where the written name was made an alias: `y = x.detach()` becomes `y = x.detach().clone()`."""
-    for owner in bases(target):
+    for owner in bases(source, target):
         if not isinstance(owner, ast.Name):
             continue
         made = _last_assignment(source, statement, owner)
@@ -173,12 +184,9 @@ def alias_clones(rule: str, source: Source, statement: ast.stmt, target: ast.exp
 
 
 def _aliasing(source: Source, value: ast.expr) -> bool:
-    """True where an expression may hand out a tensor that others hold too: a path, an element, a method's result."""
+    """True where an expression may hand out a tensor that others hold too: a path, an element, a view's call."""
     if isinstance(value, ast.Call):
-        if not isinstance(value.func, ast.Attribute) or value.func.attr == "clone":
-            return False
-        name = dotted(value.func, imports(source)) or ""
-        return not name.startswith("torch.")
+        return _aliased(source, value) is not None
     return isinstance(value, ast.Attribute | ast.Subscript | ast.Name)
 
 

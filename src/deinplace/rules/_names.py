@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import lru_cache
 
 from deinplace.analysis.source import Scope, Source
 from deinplace.rewrite.expression import same
@@ -12,6 +13,7 @@ LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
+@lru_cache(maxsize=16)
 def imports(source: Source) -> dict[str, str]:
     """Local name -> dotted name, of every import in the file."""
     found: dict[str, str] = {}

@@ -15,7 +15,7 @@ from deinplace.rules import _clone, _names
 
 def selected_rows(rule: str, source: Source, statement: ast.stmt, receiver: ast.expr) -> Iterator[Rewrite]:
     """`for row in x: row.mul_(s)`: iterate over `x[i]`, each a plain view that may be written, rather than over `x`."""
-    for owner in _clone.bases(receiver):
+    for owner in _clone.bases(source, receiver):
         if not isinstance(owner, ast.Name):
             continue
         for loop in _names.loops_around(source, statement):

@@ -11,6 +11,7 @@ from deinplace.rewrite.augment import assignment
 from deinplace.rewrite.expression import fresh_name, replace
 from deinplace.rewrite.statement import Refused
 from deinplace.rules import _clone, _locate, _names
+from deinplace.rules._callers import caller_clones
 from deinplace.rules.base import Case, Incident, Project, Rule
 
 
@@ -109,6 +110,7 @@ class AugmentedAssignment(Rule):
             yield from self._rebound(source, node, incident)
         yield from _clone.clones_before(self.code, source, node, node.target)
         yield from _clone.alias_clones(self.code, source, node, node.target)
+        yield from caller_clones(self.code, source, node, node.target, project, incident)
 
     def advice(self, site: Site, project: Project, incident: Incident | None = None) -> str:
         return (

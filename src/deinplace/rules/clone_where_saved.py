@@ -130,7 +130,7 @@ def _chained_write(source: Source, node: ast.expr) -> bool:
 
 
 def _expression(source: Source, span: Span) -> ast.expr | None:
-    exact = [n for n in source.nodes_at(span) if isinstance(n, ast.expr)]
+    exact = [n for n in _locate.nodes_at(source, span) if isinstance(n, ast.expr)]
     node = exact[-1] if exact else _locate.covering(source, span, (ast.Name, ast.Attribute, ast.Subscript, ast.Call))
     if not isinstance(node, ast.expr) or isinstance(getattr(node, "ctx", None), ast.Store | ast.Del):
         return None

@@ -233,4 +233,7 @@ def _flagging(place: Place, project: Project, proven: bool) -> ast.Call | ast.As
         return None
     if not proven and _flags.argument(source, node) is None:
         return None
-    return node if any(True for _ in _flags.flags(source, node)) else None
+    # A frame may point at the call around the one that sets the flag: `layers.append(nn.ReLU(True))`.
+    inner = [n for n in ast.walk(node) if isinstance(n, ast.Call)] if proven else [node]
+    flagged = [n for n in inner if any(True for _ in _flags.flags(source, n))]
+    return node if node in flagged else flagged[0] if len(flagged) == 1 else None

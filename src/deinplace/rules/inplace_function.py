@@ -12,6 +12,7 @@ from deinplace.rewrite.expression import attribute_name
 from deinplace.rewrite.statement import Refused
 from deinplace.rules import _clone, _locate, _names
 from deinplace.rules._calls import InplaceCall, forms, others_of
+from deinplace.rules._callers import caller_clones
 from deinplace.rules.base import Case, Incident, Project, Rule
 
 
@@ -101,6 +102,7 @@ class InplaceFunction(Rule):
         statement = source.statement(node)
         yield from _clone.clones_before(self.code, source, statement, receiver)
         yield from _clone.alias_clones(self.code, source, statement, receiver)
+        yield from caller_clones(self.code, source, node, receiver, project, incident)
 
     def advice(self, site: Site, project: Project, incident: Incident | None = None) -> str:
         return f"Use `{site.method.removesuffix('_')}` and bind its result wherever `{site.target}` is read later."
@@ -117,7 +119,8 @@ def _written(node: ast.Call, known: dict[str, str]) -> ast.expr | None:
     name = _names.dotted(node.func, known)
     if name is None or not name.startswith("torch.") or not name.endswith("_") or name.endswith("__"):
         return None
-    if name.startswith("torch.nn.init.") or load().function(name) is None:
+    function = load().function(name)
+    if name.startswith("torch.nn.init.") or function is None or not function.in_place:
         return None
     if node.args and not isinstance(node.args[0], ast.Starred):
         return node.args[0]
@@ -126,13 +129,13 @@ def _written(node: ast.Call, known: dict[str, str]) -> ast.expr | None:
 
 def _rename(source: Source, node: ast.Call) -> Edit | None:
     """The edit that names the functional twin; None where there is none that the same prefix reaches."""
-    known = _names.imports(source)
-    name = _names.dotted(node.func, known) or ""
-    entry, twin = load().function(name), load().function(name.removesuffix("_"))
-    exact = getattr(entry, "twin_exact", None)
-    if twin is None or exact is False or not isinstance(node.func, ast.Attribute):
+    name = _names.dotted(node.func, _names.imports(source)) or ""
+    entry = load().function(name)
+    if entry is None or not entry.twin_exact or entry.twin is None or not isinstance(node.func, ast.Attribute):
+        return None
+    if entry.twin.rpartition(".")[0] != name.rpartition(".")[0]:
         return None
     try:
-        return attribute_name(source, node.func, node.func.attr.removesuffix("_"))
+        return attribute_name(source, node.func, entry.twin.rpartition(".")[2])
     except Refused:
         return None

@@ -8,10 +8,12 @@ from collections.abc import Iterable
 from deinplace.analysis.source import Source
 from deinplace.catalog import load
 from deinplace.model import Edit, Rewrite, Site
-from deinplace.rewrite.expression import attribute_name
+from deinplace.rewrite.block import torch_name
+from deinplace.rewrite.expression import attribute_name, outer_bounds
 from deinplace.rewrite.statement import Refused
 from deinplace.rules import _clone, _locate, _names
 from deinplace.rules._calls import InplaceCall, forms, others_of
+from deinplace.rules._callers import caller_clones
 from deinplace.rules._views import selected_rows
 from deinplace.rules.base import Case, Incident, Project, Rule
 
@@ -115,7 +117,7 @@ class InplaceMethod(Rule):
         node = _locate.covering(source, place.span, ast.Call)
         if not isinstance(node, ast.Call):
             return None
-        named = (_locate.write_event(incident) or place) and _overload(incident)
+        named = _overload(incident)
         while not (_is_write(source, node) and (not named or _method(node) == named)):
             inner = _locate_receiver(node)
             if inner is None:
@@ -137,6 +139,7 @@ class InplaceMethod(Rule):
         yield from selected_rows(self.code, source, statement, receiver)
         yield from _clone.clones_before(self.code, source, statement, receiver)
         yield from _clone.alias_clones(self.code, source, statement, receiver)
+        yield from caller_clones(self.code, source, node, receiver, project, incident)
 
     def advice(self, site: Site, project: Project, incident: Incident | None = None) -> str:
         twin = load().method(site.method)
@@ -145,8 +148,8 @@ class InplaceMethod(Rule):
         return f"`{site.method}` has no exact out-of-place twin: clone `{site.target}` before it, or build the tensor anew."
 
     def _site(self, source: Source, node: ast.Call) -> Site:
-        assert isinstance(node.func, ast.Attribute)
-        return _locate.site(self.code, source, node, source.segment(node.func.value), node.func.attr)
+        receiver = node.func.value if isinstance(node.func, ast.Attribute) else node.func
+        return _locate.site(self.code, source, node, source.segment(receiver), _method(node))
 
 
 def _method(node: ast.Call) -> str:
@@ -156,16 +159,17 @@ def _method(node: ast.Call) -> str:
 def _is_write(source: Source, node: ast.Call) -> bool:
     """True for a call of an in-place Tensor method on something that is no imported module."""
     name = _method(node)
-    if not name.endswith("_") or name.endswith("__") or name == "requires_grad_":
+    if not isinstance(node.func, ast.Attribute) or not name.endswith("_") or name.endswith("__"):
         return False
-    assert isinstance(node.func, ast.Attribute)
     root = node.func.value
     while isinstance(root, ast.Attribute):
         root = root.value
     known = _names.imports(source)
     if isinstance(root, ast.Name) and root.id in known and _names.dotted(node.func, known) != name:
         return False
-    return load().method(name) is not None
+    method = load().method(name)
+    # What only sets requires_grad or hooks has no twin and is nobody's overwritten value.
+    return method is not None and method.in_place and not (method.effect == "autograd" and method.twin is None)
 
 
 def _overload(incident: Incident) -> str:
@@ -183,20 +187,35 @@ def _locate_receiver(node: ast.Call) -> ast.Call | None:
 
 
 def _call_of(site: Site, source: Source) -> ast.Call | None:
-    calls = [n for n in source.nodes_at(site.span) if isinstance(n, ast.Call)]
+    calls = [n for n in _locate.nodes_at(source, site.span) if isinstance(n, ast.Call)]
     return next((n for n in calls if _method(n) == site.method), None)
 
 
 def _exact(node: ast.Call) -> bool:
     known = load().method(_method(node))
-    return known is not None and known.twin is not None and bool(known.twin_exact)
+    return known is not None and known.twin_exact
 
 
-def _rename(source: Source, node: ast.Call) -> Edit:
-    assert isinstance(node.func, ast.Attribute)
-    twin = load().method(node.func.attr)
-    assert twin is not None and twin.twin is not None
-    return attribute_name(source, node.func, twin.twin.rpartition(".")[2])
+def _renames(source: Source, node: ast.Call, alone: bool) -> tuple[Edit, ...]:
+    """Edits that call the twin: `x.add_(r)` as `x.add(r)`, or `x.fill_(0)` as `torch.fill(x, 0)`.
+
+    Raises:
+        Refused: the twin is a function and cannot be called here.
+    """
+    twin = load().method(_method(node))
+    if not isinstance(node.func, ast.Attribute) or twin is None or twin.twin is None:
+        raise Refused("the method has no twin")
+    module, _, name = twin.twin.rpartition(".")
+    if not module:
+        return (attribute_name(source, node.func, name),)
+    torch = torch_name(source, node)
+    if module != "torch" or torch is None or not alone:
+        raise Refused("the twin is a function that cannot be called here")
+    start, end = outer_bounds(source, node.func.value)
+    opened = source.text.index("(", source.bounds(node.func)[1]) + 1
+    separator = ", " if node.args or node.keywords else ""
+    head = Edit(source.path, start, start, f"{torch}.{name}(")
+    return (head, Edit(source.path, end, opened, separator))
 
 
 def _variants(source: Source, node: ast.Call) -> list[InplaceCall]:
@@ -207,16 +226,17 @@ def _variants(source: Source, node: ast.Call) -> list[InplaceCall]:
     while (outer := _outer_call(source, links[-1])) is not None and _is_write(source, outer):
         links.append(outer)
     root = links[0].func
-    assert isinstance(root, ast.Attribute) and isinstance(node.func, ast.Attribute)
+    if not isinstance(root, ast.Attribute) or not isinstance(node.func, ast.Attribute):
+        return []
     statement = source.statement(node)
     alone = not (isinstance(statement, ast.Expr) and statement.value is links[-1])
     found: list[InplaceCall] = []
     try:
         if all(_exact(link) for link in links):
-            renames = tuple(_rename(source, link) for link in links)
+            renames = tuple(edit for link in links for edit in _renames(source, link, len(links) == 1))
             found.append(InplaceCall(links[-1], root.value, renames, tuple(links)))
         if len(links) > 1 and alone and node is links[0] and _exact(node):
-            found.insert(0, InplaceCall(node, node.func.value, (_rename(source, node),), (node,)))
+            found.insert(0, InplaceCall(node, node.func.value, _renames(source, node, False), (node,)))
     except Refused:
         return []
     return found

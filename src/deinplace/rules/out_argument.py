@@ -10,6 +10,7 @@ from deinplace.model import Edit, Rewrite, Site
 from deinplace.rewrite.expression import drop_keyword, path_of
 from deinplace.rewrite.statement import Refused
 from deinplace.rules import _clone, _locate, _names
+from deinplace.rules._callers import caller_clones
 from deinplace.rules.base import Case, Incident, Project, Rule
 
 
@@ -97,6 +98,7 @@ class OutArgument(Rule):
                 yield _clone.rewrite(self.code, source, f"make `{name}` a new tensor", [*prefix, *edits], statement)
         yield from _clone.clones_before(self.code, source, statement, target)
         yield from _clone.alias_clones(self.code, source, statement, target)
+        yield from caller_clones(self.code, source, node, target, project, incident)
 
     def advice(self, site: Site, project: Project, incident: Incident | None = None) -> str:
         return f"Call the operation without `out=` and bind its result to `{site.target}`."

@@ -11,6 +11,7 @@ from deinplace.model import Rewrite, Site
 from deinplace.rewrite.expression import dump, path_of
 from deinplace.rules import _clone, _locate
 from deinplace.rules.augmented_assignment import indexes_tensor
+from deinplace.rules._callers import caller_clones
 from deinplace.rules.base import Case, Incident, Project, Rule
 from deinplace.rewrite.statement import trimmed
 
@@ -112,6 +113,7 @@ class SubscriptWrite(Rule):
             yield from self._masked(source, node, target)
         yield from _clone.clones_before(self.code, source, node, target)
         yield from _clone.alias_clones(self.code, source, node, target)
+        yield from caller_clones(self.code, source, node, target, project, incident)
 
     def advice(self, site: Site, project: Project, incident: Incident | None = None) -> str:
         return f"Clone the tensor that `{site.target}` writes into before the write, or build it with cat, stack or where."
