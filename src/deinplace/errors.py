@@ -4,8 +4,11 @@ from __future__ import annotations
 
 
 class DeinplaceError(Exception):
-    """What went wrong, where, and what to do, as one line: the command prints it and exits 2."""
+    """What went wrong, where, and what to do, as one line: the command prints it and exits 2.
 
-    def __init__(self, message: str) -> None:
+    `detail` is what another program had to say about it, such as its traceback; it is printed first, as it is.
+    """
+
+    def __init__(self, message: str, detail: str = "") -> None:
         super().__init__(message)
-        self.message = message
+        self.message, self.detail = message, detail

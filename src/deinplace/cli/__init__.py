@@ -28,6 +28,8 @@ def _guarded(arguments: list[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return _fail("interrupted; no file was left half-written", 130)
     except DeinplaceError as error:
+        if error.detail:
+            print(error.detail.rstrip("\n"), file=sys.stderr)
         return _fail(error.message)
     except Exception as error:  # noqa: BLE001  the last frame there is: what arrives here is a bug, and is reported as one
         if isinstance(error, click_error):

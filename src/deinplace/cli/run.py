@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
+import shlex
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -59,7 +62,8 @@ def run(
     from deinplace.verify import Driver, diagnose
 
     folder = str(Path.cwd())
-    driver = Driver(command, folder, config.python, config.timeout, config.max_steps)
+    title = shlex.join(("python", *command[1:]) if script or module else command)
+    driver = Driver(command, folder, config.python, config.timeout, config.max_steps, title)
     roots = tuple(dict.fromkeys((folder, str(script.resolve().parent)) if script else (folder,)))
     with _stdout_kept(apart=config.output_format == "json" and output_file is None):
         outcome = diagnose(driver, roots)
@@ -86,13 +90,15 @@ def command_of(program: list[str], module: bool, python: str | None) -> tuple[tu
 
 
 def default_python() -> str:
-    """The active virtual environment's interpreter, else the project's, else the one on the path, else this one."""
-    active = os.environ.get("VIRTUAL_ENV")
-    for folder in ([active] if active else []) + [".venv", "venv"]:
-        for name in ("bin/python", "Scripts/python.exe"):
+    """The active environment's interpreter, else the project's, else this one if it has torch, else the path's."""
+    active = [os.environ[name] for name in ("VIRTUAL_ENV", "CONDA_PREFIX") if os.environ.get(name)]
+    for folder in (*active, ".venv", "venv"):
+        for name in ("bin/python", "python.exe", "Scripts/python.exe"):
             if (candidate := Path(folder, name).absolute()).is_file():
                 return str(candidate)
-    return sys.executable
+    if importlib.util.find_spec("torch") is not None:
+        return sys.executable
+    return shutil.which("python3") or shutil.which("python") or sys.executable
 
 
 @contextlib.contextmanager

@@ -75,9 +75,11 @@ def verdict(found: Verdict) -> str:
     facts = []
     if found.parameters:
         facts.append(f"gradients of {_count(found.parameters, 'parameter')}")
+    elif found.reason:
+        facts.append(found.reason)
     elif found.compared:
         facts.append(f"{_count(found.compared, 'value')} compared")
-    if found.steps:
+    if found.steps and (found.parameters or not found.reason):
         facts.append(_count(found.steps, "step"))
     if found.max_abs_error is not None:
         facts.append(f"max |error| {found.max_abs_error:.2g}")
