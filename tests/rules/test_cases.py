@@ -78,8 +78,9 @@ VARIANTS = {
     "latin-1": lambda text: "# -*- coding: latin-1 -*-\n# Stra\u00dfe\n" + text,
     "bom": lambda text: text,
     "two-spaces": lambda text: text.replace("    ", "  "),
-    "under-a-class": lambda text: "class Holder:\n    note = '''\nkept'''\n" + "".join(
-        f"    {line}" if line.strip() else line for line in text.splitlines(keepends=True)
+    "under-a-class": lambda text: (
+        "class Holder:\n    note = '''\nkept'''\n"
+        + "".join(f"    {line}" if line.strip() else line for line in text.splitlines(keepends=True))
     ),
 }
 

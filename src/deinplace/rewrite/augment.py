@@ -35,7 +35,6 @@ def assignment(source: Source, node: ast.AugAssign, others: Sequence[str] = ()) 
 def _assign(source: Source, node: ast.AugAssign, target: str, others: Sequence[str]) -> Edit:
     operator = type(small_statement(source, node).operator)  # type: ignore[attr-defined]
     binary = getattr(cst, operator.__name__.removesuffix("Assign"))
-    left = cst.parse_expression(target)
     names = [ast.Name(other, ast.Store()) for other in others]
     parsed = ast.parse(target, mode="eval").body
     expected = ast.Assign([parsed, *names], ast.BinOp(parsed, node.op, node.value))
@@ -43,19 +42,20 @@ def _assign(source: Source, node: ast.AugAssign, target: str, others: Sequence[s
     for wrapped in (False, True):
 
         def change(small: cst.BaseSmallStatement, wrapped: bool = wrapped) -> cst.BaseSmallStatement:
-            assert isinstance(small, cst.AugAssign)
+            if not isinstance(small, cst.AugAssign):
+                raise Refused("not an augmented assignment")
             right = small.value
             if wrapped:
                 right = right.with_changes(lpar=[cst.LeftParen(), *right.lpar], rpar=[*right.rpar, cst.RightParen()])
-            before, after = small.operator.whitespace_before, small.operator.whitespace_after
-            around = {"whitespace_before": cst.SimpleWhitespace(" "), "whitespace_after": cst.SimpleWhitespace(" ")}
-            if isinstance(before, cst.SimpleWhitespace) and not before.value:
-                around["whitespace_before"] = cst.SimpleWhitespace("")
-            around["whitespace_after"] = after if isinstance(after, cst.SimpleWhitespace) else around["whitespace_after"]
-            first = small.target.deep_clone() if target == source.segment(node.target) else left
-            value = cst.BinaryOperation(left.deep_clone(), binary(**around), right)
-            targets = [cst.AssignTarget(first, before, cst.SimpleWhitespace(around["whitespace_before"].value))]
-            targets += [cst.AssignTarget(cst.Name(other)) for other in others]
+            before, after = _spaces(small.operator)
+            lead = before if isinstance(before, cst.SimpleWhitespace) else cst.SimpleWhitespace(" ")
+            gap = cst.SimpleWhitespace(" " if lead.value else "")
+            first = small.target if target == source.segment(node.target) else cst.parse_expression(target)
+            value = cst.BinaryOperation(cst.parse_expression(target), binary(gap, after), right)
+            if not isinstance(first, cst.BaseAssignTargetExpression):
+                raise Refused("the target cannot be assigned")
+            targets = [cst.AssignTarget(first, lead, gap)]
+            targets += [cst.AssignTarget(cst.Name(other), gap, gap) for other in others]
             return cst.Assign(targets, value, small.semicolon)
 
         try:
@@ -63,6 +63,10 @@ def _assign(source: Source, node: ast.AugAssign, target: str, others: Sequence[s
         except Refused as error:
             reason = error
     raise reason or Refused("cannot be written as an assignment")
+
+
+def _spaces(operator: cst.BaseAugOp) -> tuple[cst.BaseParenthesizableWhitespace, cst.BaseParenthesizableWhitespace]:
+    return operator.whitespace_before, operator.whitespace_after  # type: ignore[attr-defined]
 
 
 def _once(source: Source, target: ast.expr) -> tuple[list[str], str]:

@@ -70,10 +70,10 @@ def _only_grouping(source: Source, node: ast.expr, paren: int) -> bool:
             if isinstance(parent, ast.Call):
                 return paren < source.bounds(parent.func)[1]
             return not (isinstance(parent, ast.Tuple | ast.GeneratorExp) and start == paren)
-    parent = source.parents.get(node)
-    if isinstance(parent, ast.keyword):
-        return source.bounds(parent)[0] <= paren
-    return not isinstance(parent, ast.ClassDef)
+    outer = source.parents.get(node)
+    if isinstance(outer, ast.keyword):
+        return source.bounds(outer)[0] <= paren
+    return not isinstance(outer, ast.ClassDef)
 
 
 def atomic(node: ast.expr) -> bool:

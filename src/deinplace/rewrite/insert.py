@@ -25,7 +25,7 @@ def newline(source: Source, line: int = 1) -> str:
 
 def first_line(node: ast.stmt) -> int:
     """Line where a statement begins, decorators included."""
-    decorators = getattr(node, "decorator_list", [])
+    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
     return min([node.lineno, *(d.lineno for d in decorators)])
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from deinplace.analysis.source import Source
 from deinplace.catalog import load
@@ -12,7 +12,6 @@ from deinplace.rewrite.expression import cloned_text, fresh_name, pure, same
 from deinplace.rewrite.insert import insert_before
 from deinplace.rewrite.statement import Refused
 from deinplace.rules._names import LOOPS, bound_before, dotted, function_of, imports, loops_around, own_nodes, rebinds
-
 
 _SHARING = ("self", "view", "views", "maybe_alias", "unknown")
 

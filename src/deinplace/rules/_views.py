@@ -28,9 +28,7 @@ def selected_rows(rule: str, source: Source, statement: ast.stmt, receiver: ast.
                 break
 
 
-def _by_index(
-    rule: str, source: Source, loop: ast.For, container: ast.expr, statement: ast.stmt
-) -> Iterator[Rewrite]:
+def _by_index(rule: str, source: Source, loop: ast.For, container: ast.expr, statement: ast.stmt) -> Iterator[Rewrite]:
     name = source.segment(container)
     index = fresh_name(source, "index", set())
     rows = replace(source, container, f"[{name}[{index}] for {index} in range(len({name}))]")

@@ -98,7 +98,7 @@ class AugmentedAssignment(Rule):
         node = _locate.statement_at(source, place.span)
         if not isinstance(node, ast.AugAssign):
             return None
-        return self._site(source, node) if _writes_itself(source, node, place.span.end_line, incident) else None
+        return self._site(source, node) if _writes_itself(source, node, incident) else None
 
     def rewrites(self, site: Site, project: Project, incident: Incident | None = None) -> Iterable[Rewrite]:
         source = project.sources.get(site.path)
@@ -173,7 +173,12 @@ def stored_slot(source: Source, loop: ast.For, name: str) -> tuple[str, list[Edi
             start, end = source.bounds(called)
             items = Edit(source.path, end - len("values"), end, "items")
             return f"{text}[{key}]", [replace(source, target, f"{key}, {name}"), items]
-        if kind == "list" and isinstance(called, ast.Name) and called.id == "enumerate" and isinstance(target, ast.Tuple):
+        if (
+            kind == "list"
+            and isinstance(called, ast.Name)
+            and called.id == "enumerate"
+            and isinstance(target, ast.Tuple)
+        ):
             if isinstance(target.elts[0], ast.Name) and isinstance(iterated, ast.Call) and len(iterated.args) == 1:
                 return f"{text}[{target.elts[0].id}]", []
         if kind == "list" and iterated is container and isinstance(target, ast.Name):
@@ -197,12 +202,12 @@ def _other_names(incident: Incident | None) -> tuple[str, ...]:
     return event.names if event is not None else ()
 
 
-def _writes_itself(source: Source, node: ast.AugAssign, line: int, incident: Incident) -> bool:
+def _writes_itself(source: Source, node: ast.AugAssign, incident: Incident) -> bool:
     """False where the write that the event shows is a call's inside the statement rather than the statement's own."""
     stack = _locate.write_stack(incident)
     inner = _locate.covering(source, stack[0].span, (ast.Call, ast.AugAssign))
     event = _locate.write_event(incident)
-    if isinstance(inner, ast.Call) and inner is not node and source.statement(inner) is node:
+    if isinstance(inner, ast.Call) and source.statement(inner) is node:
         attr = inner.func.attr if isinstance(inner.func, ast.Attribute) else getattr(inner.func, "id", "")
         flagged = any(k.arg in ("inplace", "out") for k in inner.keywords)
         return not (attr.endswith("_") or flagged or (event is not None and event.module is not None))

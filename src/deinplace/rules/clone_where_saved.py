@@ -155,5 +155,3 @@ def _short(source: Source, node: ast.expr) -> str:
 def _title(source: Source, nodes: list[ast.expr]) -> str:
     names = ", ".join(f"`{_short(source, n)}`" for n in nodes)
     return f"give the operation a clone of {names}"
-
-

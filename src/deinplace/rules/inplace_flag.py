@@ -127,8 +127,8 @@ class InplaceFlag(Rule):
                 return self._site(project.sources[place.path], node)
         stack = _locate.write_stack(incident)
         found = _locate.first_editable(stack, project) if module is not None else None
-        node = _locate.covering(found[0], found[1].span, ast.Call) if found else None
-        return self._site(found[0], node) if found and isinstance(node, ast.Call) else None
+        call = _locate.covering(found[0], found[1].span, ast.Call) if found else None
+        return self._site(found[0], call) if found and isinstance(call, ast.Call) else None
 
     def rewrites(self, site: Site, project: Project, incident: Incident | None = None) -> Iterable[Rewrite]:
         source = project.sources.get(site.path)

@@ -11,8 +11,8 @@ from deinplace.model import Edit, Rewrite, Site
 from deinplace.rewrite.expression import attribute_name
 from deinplace.rewrite.statement import Refused
 from deinplace.rules import _clone, _locate, _names
-from deinplace.rules._calls import InplaceCall, forms, others_of
 from deinplace.rules._callers import caller_clones
+from deinplace.rules._calls import InplaceCall, forms, others_of
 from deinplace.rules.base import Case, Incident, Project, Rule
 
 
@@ -50,7 +50,9 @@ class InplaceFunction(Rule):
     code = "DIP104"
     name = "inplace-function"
     cases = (
-        Case("initialisation", "from torch import nn\n\n\ndef program(m):\n    nn.init.zeros_(m.weight)\n    return m\n"),
+        Case(
+            "initialisation", "from torch import nn\n\n\ndef program(m):\n    nn.init.zeros_(m.weight)\n    return m\n"
+        ),
         Case("function-of-ones-own", "def relu_(x):\n    return x\n\n\ndef program(x):\n    relu_(x)\n    return x\n"),
         Case(
             "statement",

@@ -12,8 +12,8 @@ from deinplace.rewrite.block import torch_name
 from deinplace.rewrite.expression import attribute_name, outer_bounds
 from deinplace.rewrite.statement import Refused
 from deinplace.rules import _clone, _locate, _names
-from deinplace.rules._calls import InplaceCall, forms, others_of
 from deinplace.rules._callers import caller_clones
+from deinplace.rules._calls import InplaceCall, forms, others_of
 from deinplace.rules._views import selected_rows
 from deinplace.rules.base import Case, Incident, Project, Rule
 
@@ -145,7 +145,7 @@ class InplaceMethod(Rule):
         twin = load().method(site.method)
         if twin is not None and twin.twin_exact:
             return f"Use `{site.method.removesuffix('_')}` and bind its result wherever `{site.target}` is read later."
-        return f"`{site.method}` has no exact out-of-place twin: clone `{site.target}` before it, or build the tensor anew."
+        return f"`{site.method}` has no exact twin: clone `{site.target}` before it, or build the tensor anew."
 
     def _site(self, source: Source, node: ast.Call) -> Site:
         receiver = node.func.value if isinstance(node.func, ast.Attribute) else node.func
@@ -168,8 +168,8 @@ def _is_write(source: Source, node: ast.Call) -> bool:
     if isinstance(root, ast.Name) and root.id in known and _names.dotted(node.func, known) != name:
         return False
     method = load().method(name)
-    # What only sets requires_grad or hooks has no twin and is nobody's overwritten value.
-    return method is not None and method.in_place and not (method.effect == "autograd" and method.twin is None)
+    # What only sets requires_grad or hooks overwrites nobody's value; `detach_` at least has a plain form.
+    return method is not None and method.in_place and (method.effect != "autograd" or _twin(node) is not None)
 
 
 def _overload(incident: Incident) -> str:
@@ -191,9 +191,15 @@ def _call_of(site: Site, source: Source) -> ast.Call | None:
     return next((n for n in calls if _method(n) == site.method), None)
 
 
-def _exact(node: ast.Call) -> bool:
-    known = load().method(_method(node))
-    return known is not None and known.twin_exact
+def _twin(node: ast.Call) -> str | None:
+    """Name of the functional twin. For what only changes a tensor's shape or history the plain view will do."""
+    name = _method(node)
+    known, plain = load().method(name), load().method(name.removesuffix("_"))
+    if known is None:
+        return None
+    if known.effect in ("metadata", "autograd") and plain is not None and plain.returns == "view":
+        return plain.name
+    return known.twin if known.twin_exact else None
 
 
 def _renames(source: Source, node: ast.Call, alone: bool) -> tuple[Edit, ...]:
@@ -202,10 +208,10 @@ def _renames(source: Source, node: ast.Call, alone: bool) -> tuple[Edit, ...]:
     Raises:
         Refused: the twin is a function and cannot be called here.
     """
-    twin = load().method(_method(node))
-    if not isinstance(node.func, ast.Attribute) or twin is None or twin.twin is None:
+    twin = _twin(node)
+    if not isinstance(node.func, ast.Attribute) or twin is None:
         raise Refused("the method has no twin")
-    module, _, name = twin.twin.rpartition(".")
+    module, _, name = twin.rpartition(".")
     if not module:
         return (attribute_name(source, node.func, name),)
     torch = torch_name(source, node)
@@ -232,10 +238,10 @@ def _variants(source: Source, node: ast.Call) -> list[InplaceCall]:
     alone = not (isinstance(statement, ast.Expr) and statement.value is links[-1])
     found: list[InplaceCall] = []
     try:
-        if all(_exact(link) for link in links):
+        if all(_twin(link) for link in links):
             renames = tuple(edit for link in links for edit in _renames(source, link, len(links) == 1))
             found.append(InplaceCall(links[-1], root.value, renames, tuple(links)))
-        if len(links) > 1 and alone and node is links[0] and _exact(node):
+        if len(links) > 1 and alone and node is links[0] and _twin(node):
             found.insert(0, InplaceCall(node, node.func.value, _renames(source, node, False), (node,)))
     except Refused:
         return []

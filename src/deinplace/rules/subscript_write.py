@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator
 from deinplace.analysis.source import Source
 from deinplace.catalog import load
 from deinplace.model import Rewrite, Site
-from deinplace.rewrite.expression import dump, path_of
-from deinplace.rules import _clone, _locate
-from deinplace.rules.augmented_assignment import indexes_tensor
-from deinplace.rules._callers import caller_clones
-from deinplace.rules.base import Case, Incident, Project, Rule
+from deinplace.rewrite.expression import path_of, same
 from deinplace.rewrite.statement import trimmed
+from deinplace.rules import _clone, _locate
+from deinplace.rules._callers import caller_clones
+from deinplace.rules.augmented_assignment import indexes_tensor
+from deinplace.rules.base import Case, Incident, Project, Rule
 
 _MASKS = (ast.Compare, ast.UnaryOp, ast.BinOp)
 
@@ -93,7 +93,7 @@ class SubscriptWrite(Rule):
             return None
         source, place = found
         node = _locate.statement_at(source, place.span)
-        if isinstance(node, ast.AugAssign) or not isinstance(node, ast.Assign):
+        if not isinstance(node, ast.Assign):
             return None
         target = _written(node)
         inner = _locate.covering(source, place.span, (ast.Call, ast.Subscript, ast.Attribute, ast.Assign))
@@ -116,7 +116,9 @@ class SubscriptWrite(Rule):
         yield from caller_clones(self.code, source, node, target, project, incident)
 
     def advice(self, site: Site, project: Project, incident: Incident | None = None) -> str:
-        return f"Clone the tensor that `{site.target}` writes into before the write, or build it with cat, stack or where."
+        return (
+            f"Clone the tensor that `{site.target}` writes into before the write, or build it with cat, stack or where."
+        )
 
     def _masked(self, source: Source, node: ast.Assign, target: ast.expr) -> Iterator[Rewrite]:
         if not (isinstance(target, ast.Subscript) and path_of(target.value) and _is_scalar(node.value)):
@@ -167,9 +169,9 @@ def masks(mask: ast.expr, owner: ast.expr) -> bool:
 
 
 def _elementwise(node: ast.expr, owner: ast.expr) -> bool:
-    if dump(node) == dump(owner):
+    if same(node, owner):
         return True
     if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not node.args):
         return False
     method = load().method(f"{node.func.attr}_")
-    return method is not None and bool(method.twin_exact) and dump(node.func.value) == dump(owner)
+    return method is not None and bool(method.twin_exact) and same(node.func.value, owner)
