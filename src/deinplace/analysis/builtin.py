@@ -1,0 +1,366 @@
+"""Python's own functions and containers."""
+
+from __future__ import annotations
+
+import ast
+
+from deinplace.analysis import attributes, context, modules
+from deinplace.analysis.iteration import LIMIT, iterate
+from deinplace.analysis.machine import Machine
+from deinplace.analysis.values import NONE, NUMBER, STRING, Cls, Const, Fields, Items, Obj, Other, Ref, Ten, Union, Value, union
+
+_NUMBERS = ("len", "abs", "round", "min", "max", "hash", "id", "ord", "divmod", "float", "int", "bool", "complex", "pow",
+            "any", "all", "callable", "hasattr", "issubclass")  # fmt: skip
+_TENSORS = ("abs", "max", "min", "sum", "round", "pow")
+
+
+def function(m: Machine, name: str, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value | None:
+    """A builtin function; None where `name` is none that is understood."""
+    handler = _FUNCTIONS.get(name)
+    if handler is not None:
+        return handler(m, args, keywords, node)
+    if name in ("isinstance",) and len(args) == 2:
+        return _isinstance(m, args[0], args[1])
+    if name in ("len", "float", "int", "bool", "round", "abs", "id", "ord", "hash"):
+        return _number(m, name, args)
+    if name in _NUMBERS:
+        return Other("number", m.terms.make(name, *(m.term_of(a) for a in args)))
+    if name in ("str", "repr", "format", "chr", "type"):
+        for value in args:
+            m.observe(name, m.term_of(value))
+        return STRING
+    if name.startswith(("math.", "operator.", "os.", "time.", "sys.", "re.", "json.", "random.", "argparse.", "pathlib.")):
+        return Other("number" if name.startswith(("math.", "random.", "time.")) else "unknown",
+                     m.terms.make(name, *(m.term_of(a) for a in args)))
+    if name.startswith(("numpy.", "np.", "pandas.")):
+        for value in args:
+            m.escape(value, f"was given to {name}")
+            m.observe("call", name, m.term_of(value))
+        return Other("ndarray" if name.startswith(("numpy", "np")) else "frame")
+    return None
+
+
+def _number(m: Machine, name: str, args: list[Value]) -> Value:
+    first = args[0] if args else Const(0)
+    if name == "len" and isinstance(first, Obj):
+        content = m.m.cells.get(first.oid)
+        if isinstance(content, Items) and not content.open:
+            return Const(len(content.items))
+        if isinstance(content, Fields) and first.what == "dict" and not content.open:
+            return Const(len(content.fields))
+    if isinstance(first, Const) and name in ("int", "float", "bool", "abs") and isinstance(first.value, int | float):
+        return Const({"int": int, "float": float, "bool": bool, "abs": abs}[name](first.value))  # type: ignore[operator]
+    if name in ("abs", "round") and isinstance(first, Ten):
+        from deinplace.analysis import ops
+
+        return ops.operate(m, name, {"self": first}, m.frame.node or ast.Pass(), {})
+    if name == "id":
+        m.escape(first, "has its id() taken")
+    return Other("number", m.terms.make(name, *(m.term_of(a) for a in args)))
+
+
+def _range(m: Machine, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+    known = [a.value for a in args if isinstance(a, Const) and isinstance(a.value, int)]
+    if len(known) == len(args) and known:
+        try:
+            values = range(*known)
+        except (ValueError, TypeError):
+            return m.sequence([], "list", True)
+        return m.sequence([Const(v) for v in values[:LIMIT]], "list", len(values) > LIMIT)
+    start = args[0].value if len(args) > 1 and isinstance(args[0], Const) else 0 if len(args) == 1 else None
+    if isinstance(start, int):
+        return m.sequence([Const(start), Const(start + 1)], "list", True)
+    terms = [m.terms.make("range", n, *(m.term_of(a) for a in args)) for n in range(2)]
+    return m.sequence([Other("number", t) for t in terms], "list", True)
+
+
+def _enumerate(m: Machine, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+    values, opened = iterate(m, args[0], node) if args else ([], True)
+    start = args[1] if len(args) > 1 else keywords.get("start", Const(0))
+    first = start.value if isinstance(start, Const) and isinstance(start.value, int) else 0
+    return m.sequence([m.sequence([Const(first + n), v], "tuple") for n, v in enumerate(values)], "list", opened)
+
+
+def _zip(m: Machine, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+    columns = [iterate(m, a, node) for a in args]
+    closed = [len(c) for c, opened in columns if not opened]
+    length = min(closed) if closed else max((len(c) for c, _ in columns), default=0)
+    rows: list[Value] = []
+    for n in range(length):
+        row = [c[min(n, len(c) - 1)] if c else Other("unknown") for c, _ in columns]
+        rows.append(m.sequence(row, "tuple"))
+    return m.sequence(rows, "list", any(opened for _, opened in columns))
+
+
+def _list(m: Machine, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+    if not args:
+        return m.sequence([], "list")
+    if isinstance(args[0], Obj):
+        content = m.m.cells.get(args[0].oid)
+        if isinstance(content, Items):
+            return m.sequence(content.items, "list", content.open)
+    values, opened = iterate(m, args[0], node)
+    return m.sequence(values, "list", opened)
+
+
+def _reversed(m: Machine, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+    values, opened = iterate(m, args[0], node) if args else ([], True)
+    return m.sequence(values[::-1], "list", opened)
+
+
+def _dict(m: Machine, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+    fields: dict[object, Value] = {}
+    opened = False
+    if args and isinstance(args[0], Obj):
+        content = m.m.cells.get(args[0].oid)
+        if isinstance(content, Fields) and args[0].what == "dict":
+            fields, opened = dict(content.fields), content.open
+        else:
+            for pair in iterate(m, args[0], node)[0]:
+                if isinstance(pair, Obj) and pair.what == "tuple" and len(m.items_of(pair).items) == 2:
+                    key, value = m.items_of(pair).items
+                    fields[key.value if isinstance(key, Const) else ("key", m.term_of(key))] = value
+    elif args:
+        m.escape(args[0], "was given to dict()")
+        opened = True
+    fields.update(keywords)
+    return m.record(fields, "dict", opened)
+
+
+def _sum(m: Machine, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+    from deinplace.analysis import ops
+
+    values, _ = iterate(m, args[0], node) if args else ([], True)
+    tensors = [v for v in values if isinstance(v, Ten)]
+    if not tensors:
+        return Other("number", m.terms.make("sum", *(m.term_of(a) for a in args)))
+    out: Value = tensors[0]
+    for value in tensors[1:]:
+        out = ops.operate(m, "add", {"self": out, "other": value}, node, {})
+    return ops.operate(m, "add", {"self": out, "other": Const(0)}, node, {}) if len(tensors) == 1 else out
+
+
+def _extreme(m: Machine, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+    values = args if len(args) > 1 else iterate(m, args[0], node)[0] if args else []
+    if any(isinstance(v, Ten) for v in values):
+        return union(tuple(values))
+    return Other("number", m.terms.make("extreme", *(m.term_of(a) for a in args)))
+
+
+def _print(m: Machine, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+    m.observe("print", *(m.term_of(a) for a in args))
+    return NONE
+
+
+def _getattr(m: Machine, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+    if len(args) > 1 and isinstance(args[1], Const) and isinstance(args[1].value, str):
+        return attributes.get(m, args[0], args[1].value, node)
+    for value in args[:1]:
+        m.escape(value, "is seen through getattr")
+    if isinstance(args[0] if args else None, Ref):
+        return Other("unknown")
+    return m.outside(("getattr", m.serial()), "attribute", "an attribute chosen at run time")
+
+
+def _setattr(m: Machine, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+    if len(args) == 3 and isinstance(args[1], Const) and isinstance(args[1].value, str):
+        target = ast.Attribute(ast.Name("_", ast.Load()), args[1].value, ast.Store())
+        attributes.store(m, args[0], ast.copy_location(target, node), args[2])
+    elif len(args) == 3:
+        if isinstance(args[0], Obj) and args[0].what in ("instance", "module"):
+            m.m.put(args[0].oid, ("attribute", m.term_of(args[1])), args[2])
+        else:
+            m.escape(args[2], "was stored elsewhere")
+    return NONE
+
+
+def _isinstance(m: Machine, value: Value, about: Value) -> Value:
+    options = [about]
+    if isinstance(about, Obj):
+        options = list(iterate(m, about, ast.Pass())[0])
+    answers = [_is_one(m, value, option) for option in options]
+    if True in answers:
+        return Const(True)
+    return NUMBER if None in answers else Const(False)
+
+
+def _is_one(m: Machine, value: Value, about: Value) -> bool | None:
+    if isinstance(value, Union):
+        found = {_is_one(m, o, about) for o in value.options}
+        return found.pop() if len(found) == 1 else None
+    if isinstance(about, Cls):
+        owner = m.class_of(value)
+        if owner is not None:
+            return about.info in m.bases(owner)
+        return False if m.torch_tag(value) is not None or isinstance(value, Const) else None
+    if not isinstance(about, Ref):
+        return None
+    tag = m.torch_tag(value)
+    if tag is not None:
+        base = about.name in ("torch.nn.Module", "object") or (about.name.endswith("Container"))
+        return base or tag.name == about.name or (None if "_" in about.name.rpartition(".")[2] else False)
+    owner = m.class_of(value)
+    if owner is not None:
+        names = [b for b in m.bases(owner) if isinstance(b, str)]
+        return about.name in names or (about.name == "torch.nn.Module" and m.is_module(owner))
+    if isinstance(value, Ten):
+        if about.name.endswith("Tensor") and about.name.startswith("torch"):
+            return True if m.kind(value) == "tensor" else None
+        return False if m.kind(value) == "tensor" else None
+    if isinstance(value, Const):
+        known = {"int": int, "float": float, "str": str, "bool": bool}.get(about.name)
+        return isinstance(value.value, known) if known is not None else False
+    if isinstance(value, Obj):
+        return value.what == about.name if about.name in ("list", "tuple", "dict") else False
+    return None
+
+
+def container(m: Machine, base: Obj, attr: str, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+    """A method of a list, tuple or dict."""
+    content = m.m.cells.get(base.oid)
+    if isinstance(content, Items):
+        return _list_method(m, base, content, attr, args, node)
+    assert isinstance(content, Fields)
+    fields = content.fields
+    pairs = [(Const(k) if not isinstance(k, tuple) else Other("unknown"), v) for k, v in fields.items()]
+    if attr == "items":
+        return m.sequence([m.sequence([k, v], "tuple") for k, v in pairs], "list", content.open)
+    if attr == "values":
+        return m.sequence([v for _, v in pairs], "list", content.open)
+    if attr == "keys":
+        return m.sequence([k for k, _ in pairs], "list", content.open)
+    if attr in ("get", "pop", "setdefault") and args:
+        default = args[1] if len(args) > 1 else NONE
+        key = args[0].value if isinstance(args[0], Const) else ("key", m.term_of(args[0]))
+        found = fields.get(key)
+        if found is not None:
+            if attr == "pop":
+                m.m.drop(base.oid, key)
+            return found
+        if attr == "setdefault":
+            m.m.put(base.oid, key, default)
+        if not content.open and isinstance(args[0], Const):
+            return default
+        return union((*fields.values(), default)) if fields else default
+    if attr == "update":
+        for value in args:
+            if isinstance(value, Obj) and value.what == "dict":
+                for key, item in m.fields_of(value).fields.items():
+                    m.m.put(base.oid, key, item)
+            else:
+                m.escape(value, "was put into a dict")
+        for key, item in keywords.items():
+            m.m.put(base.oid, key, item)
+        return NONE
+    if attr == "copy":
+        return m.record(dict(fields), "dict", content.open)
+    if attr == "clear":
+        m.m.cells[base.oid] = Fields({})
+        return NONE
+    return Other("unknown")
+
+
+def _list_method(m: Machine, base: Obj, content: Items, attr: str, args: list[Value], node: ast.AST) -> Value:
+    if attr == "append" and args:
+        attributes.extend(m, base, [args[0]], False)
+        return NONE
+    if attr == "extend" and args:
+        values, opened = iterate(m, args[0], node)
+        full = m.m.cells.get(args[0].oid) if isinstance(args[0], Obj) else None
+        attributes.extend(m, base, list(full.items) if isinstance(full, Items) else values, opened and not isinstance(full, Items))
+        return NONE
+    if attr == "insert" and len(args) > 1:
+        items = list(content.items)
+        at = args[0].value if isinstance(args[0], Const) and isinstance(args[0].value, int) else len(items)
+        items.insert(at, args[1])
+        m.m.cells[base.oid] = Items(tuple(items), content.open)
+        return NONE
+    if attr == "pop":
+        if not content.items:
+            return Other("unknown")
+        at = args[0].value if args and isinstance(args[0], Const) and isinstance(args[0].value, int) else -1
+        at = at if -len(content.items) <= at < len(content.items) else -1
+        items = list(content.items)
+        value = items.pop(at)
+        m.m.cells[base.oid] = Items(tuple(items), content.open)
+        return value
+    if attr == "copy":
+        return m.sequence(content.items, base.what, content.open)
+    if attr == "clear":
+        m.m.cells[base.oid] = Items(())
+        return NONE
+    if attr == "reverse":
+        m.m.cells[base.oid] = Items(content.items[::-1], content.open)
+    return NUMBER
+
+
+def _copy(m: Machine, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+    value = args[0] if args else NONE
+    if isinstance(value, Obj):
+        made = m.new_id()
+        m.m.cells[made] = m.m.cells[value.oid]
+        return Obj(made, value.what)
+    return value
+
+
+def _deepcopy(m: Machine, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+    return deep(m, args[0] if args else NONE, {})
+
+
+def deep(m: Machine, value: Value, done: dict[int, int]) -> Value:
+    """A copy that shares nothing."""
+    if isinstance(value, Ten):
+        made = m.new_id() if value.sids[0] not in done else done[value.sids[0]]
+        done[value.sids[0]] = made
+        m.m.cells[made] = m.storage(value.sids[0])
+        return Ten((made,), True, value.view, value.cut, value.path)
+    if isinstance(value, Obj):
+        if value.oid in done:
+            return Obj(done[value.oid], value.what)
+        made = done[value.oid] = m.new_id()
+        content = m.m.cells[value.oid]
+        if isinstance(content, Items):
+            m.m.cells[made] = Items(tuple(deep(m, v, done) for v in content.items), content.open)
+        elif isinstance(content, Fields):
+            m.m.cells[made] = content
+            m.m.cells[made] = Fields({k: deep(m, v, done) for k, v in content.fields.items()}, content.open, content.tag)
+        return Obj(made, value.what)
+    return value
+
+
+def _identity(m: Machine, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+    return args[0] if args else NONE
+
+
+_FUNCTIONS = {
+    "range": _range,
+    "enumerate": _enumerate,
+    "zip": _zip,
+    "list": _list,
+    "tuple": lambda m, a, k, n: Obj(_list(m, a, k, n).oid, "tuple"),  # type: ignore[union-attr]
+    "sorted": _list,
+    "reversed": _reversed,
+    "iter": _list,
+    "next": lambda m, a, k, n: (iterate(m, a[0], n)[0] or [Other("unknown")])[0] if a else Other("unknown"),
+    "dict": _dict,
+    "collections.OrderedDict": _dict,
+    "sum": _sum,
+    "max": _extreme,
+    "min": _extreme,
+    "print": _print,
+    "getattr": _getattr,
+    "setattr": _setattr,
+    "set": lambda m, a, k, n: Other("set"),
+    "frozenset": lambda m, a, k, n: Other("set"),
+    "collections.Counter": lambda m, a, k, n: Other("counter"),
+    "collections.deque": _list,
+    "copy.copy": _copy,
+    "copy.deepcopy": _deepcopy,
+    "torch.compile": _identity,
+    "torch.jit.script": _identity,
+    "torch.nn.DataParallel": _identity,
+    "map": lambda m, a, k, n: m.sequence([m.call(a[0], [v], {}, n) for v in iterate(m, a[1], n)[0]], "list", True)
+    if len(a) == 2
+    else Other("unknown"),
+}
+__all__ = ["Cls", "STRING", "container", "context", "function", "modules"]

@@ -1,0 +1,56 @@
+"""Gradient mode: what context managers and decorators switch on and off."""
+
+from __future__ import annotations
+
+import ast
+
+from deinplace.analysis.machine import Machine
+from deinplace.analysis.values import Const, Other, Ref, Value
+
+OFF = ("torch.no_grad", "torch.inference_mode", "torch.autograd.no_grad", "torch.autograd.inference_mode")
+ON = ("torch.enable_grad", "torch.autograd.enable_grad")
+SET = ("torch.set_grad_enabled", "torch.autograd.set_grad_enabled", "torch.autograd.grad_mode.set_grad_enabled")
+
+
+def mode_of(m: Machine, value: Value) -> str:
+    """`on`, `off` or `unknown` for a value used as a context manager or decorator; empty where it sets no mode."""
+    if isinstance(value, Other) and value.what.startswith("grad:"):
+        return value.what[5:]
+    if isinstance(value, Ref):
+        return "off" if value.name in OFF else "on" if value.name in ON else ""
+    return ""
+
+
+def manager(name: str, args: list[Value]) -> Value | None:
+    """The value of `torch.no_grad()` and its like."""
+    first = args[0] if args else None
+    if name in OFF or name in ON:
+        off = name in OFF and not (isinstance(first, Const) and first.value is False)
+        return Other("grad:off" if off else "grad:on")
+    if name in SET:
+        known = first.value if isinstance(first, Const) else None
+        return Other("grad:unknown" if known is None else "grad:on" if known else "grad:off")
+    return None
+
+
+def decorated(m: Machine, value: Value, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Value:
+    """A function after its decorators; those that are not understood leave it as it is."""
+    return value
+
+
+def decorator_mode(m: Machine, node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+    """The gradient mode that a function's decorators set."""
+    for decorator in node.decorator_list:
+        mode = mode_of(m, m.evaluate(decorator))
+        if mode:
+            return mode
+    return ""
+
+
+def special(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+    """`property`, `staticmethod`, `classmethod`, `contextmanager`, or empty, by the function's decorators."""
+    for decorator in node.decorator_list:
+        name = ast.unparse(decorator).rpartition(".")[2]
+        if name in ("property", "cached_property", "staticmethod", "classmethod", "contextmanager"):
+            return "property" if name == "cached_property" else name
+    return ""

@@ -1,0 +1,426 @@
+"""What an expression evaluates to, in an abstract run."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable
+
+from deinplace.analysis import attributes, calls, ops
+from deinplace.analysis.iteration import iterate
+from deinplace.analysis.machine import Loop, Machine
+from deinplace.analysis.names import lookup
+from deinplace.analysis.values import (
+    NONE,
+    NUMBER,
+    STRING,
+    Cls,
+    Const,
+    Fields,
+    Fn,
+    Items,
+    Lam,
+    Obj,
+    Other,
+    Ref,
+    Ten,
+    Union,
+    Value,
+    union,
+)
+
+OPERATORS: dict[type[ast.operator], tuple[str, Callable[[object, object], object]]] = {
+    ast.Add: ("add", operator.add),
+    ast.Sub: ("sub", operator.sub),
+    ast.Mult: ("mul", operator.mul),
+    ast.Div: ("div", operator.truediv),
+    ast.FloorDiv: ("floor_divide", operator.floordiv),
+    ast.Mod: ("remainder", operator.mod),
+    ast.Pow: ("pow", operator.pow),
+    ast.MatMult: ("matmul", operator.matmul),
+    ast.BitAnd: ("bitwise_and", operator.and_),
+    ast.BitOr: ("bitwise_or", operator.or_),
+    ast.BitXor: ("bitwise_xor", operator.xor),
+    ast.LShift: ("bitwise_left_shift", operator.lshift),
+    ast.RShift: ("bitwise_right_shift", operator.rshift),
+}
+_COMPARE: dict[type[ast.cmpop], tuple[str, Callable[[object, object], object]]] = {
+    ast.Eq: ("eq", operator.eq),
+    ast.NotEq: ("ne", operator.ne),
+    ast.Lt: ("lt", operator.lt),
+    ast.LtE: ("le", operator.le),
+    ast.Gt: ("gt", operator.gt),
+    ast.GtE: ("ge", operator.ge),
+}
+_SMALL = 1 << 62
+
+
+def evaluate(m: Machine, node: ast.expr) -> Value:
+    """The value of an expression; its effects are on `m`."""
+    m.step()
+    handler = _HANDLERS.get(type(node))
+    return handler(m, node) if handler is not None else Other("unknown")
+
+
+def _constant(m: Machine, node: ast.Constant) -> Value:
+    return Const(node.value)
+
+
+def _name(m: Machine, node: ast.Name) -> Value:
+    return lookup(m, node.id)
+
+
+def _attribute(m: Machine, node: ast.Attribute) -> Value:
+    return attributes.get(m, evaluate(m, node.value), node.attr, node)
+
+
+def _call(m: Machine, node: ast.Call) -> Value:
+    return calls.call_node(m, node)
+
+
+def _tuple(m: Machine, node: ast.Tuple | ast.List) -> Value:
+    items: list[Value] = []
+    opened = False
+    for element in node.elts:
+        if isinstance(element, ast.Starred):
+            more, more_open = iterate(m, evaluate(m, element.value), element)
+            items += more
+            opened |= more_open
+        else:
+            items.append(evaluate(m, element))
+    return m.sequence(items, "tuple" if isinstance(node, ast.Tuple) else "list", opened)
+
+
+def _set(m: Machine, node: ast.Set) -> Value:
+    for element in node.elts:
+        evaluate(m, element)
+    return Other("set")
+
+
+def _dict(m: Machine, node: ast.Dict) -> Value:
+    fields: dict[object, Value] = {}
+    opened = False
+    for key, item in zip(node.keys, node.values, strict=True):
+        value = evaluate(m, item)
+        if key is None:
+            if isinstance(value, Obj) and value.what == "dict":
+                inner = m.fields_of(value)
+                fields.update(inner.fields)
+                opened |= inner.open
+            else:
+                opened = True
+            continue
+        name = evaluate(m, key)
+        if isinstance(name, Const):
+            fields[name.value] = value
+        else:
+            fields[("key", m.term_of(name))] = value
+    return m.record(fields, "dict", opened)
+
+
+def _binary(m: Machine, node: ast.BinOp) -> Value:
+    left = evaluate(m, node.left)
+    right = evaluate(m, node.right)
+    return binary(m, node.op, left, right, node, (node.left, node.right))
+
+
+def binary(
+    m: Machine, op: ast.operator, left: Value, right: Value, node: ast.AST, parts: tuple[ast.expr, ast.expr]
+) -> Value:
+    """`left op right`."""
+    name, compute = OPERATORS[type(op)]
+    if isinstance(left, Ten) or isinstance(right, Ten):
+        if isinstance(left, Const) and isinstance(left.value, str):
+            return STRING
+        return ops.operate(m, name, {"self": left, "other": right}, node, {"self": parts[0], "other": parts[1]})
+    if isinstance(left, Const) and isinstance(right, Const):
+        return _fold(m, name, compute, left.value, right.value)
+    if isinstance(left, Obj) and left.what in ("list", "tuple"):
+        return _sequence(m, name, left, right)
+    if isinstance(left, Const) and isinstance(left.value, str):
+        return STRING
+    if isinstance(left, Union) or isinstance(right, Union):
+        options = [o for side in (left, right) if isinstance(side, Union) for o in side.options]
+        if any(isinstance(o, Ten) for o in options):
+            tensor = next(o for o in options if isinstance(o, Ten))
+            return ops.operate(m, name, {"self": tensor, "other": right}, node, {})
+    what = left.what if isinstance(left, Other) else right.what if isinstance(right, Other) else "number"
+    return Other(what, m.terms.make(name, m.term_of(left), m.term_of(right)))
+
+
+def _fold(m: Machine, name: str, compute: Callable[[object, object], object], a: object, b: object) -> Value:
+    numbers = isinstance(a, int | float | bool) and isinstance(b, int | float | bool)
+    if numbers and name not in ("pow", "bitwise_left_shift", "matmul"):
+        try:
+            value = compute(a, b)
+        except (ArithmeticError, TypeError, ValueError):
+            return NUMBER
+        return Const(value) if not isinstance(value, int) or abs(value) < _SMALL else NUMBER
+    if isinstance(a, str) and isinstance(b, str) and name == "add" and len(a) + len(b) < 1000:
+        return Const(a + b)
+    if isinstance(a, str | bytes):
+        return STRING
+    return Other("number", m.terms.make(name, m.term_of(Const(a)), m.term_of(Const(b))))
+
+
+def _sequence(m: Machine, name: str, left: Obj, right: Value) -> Value:
+    items = m.items_of(left)
+    if name == "add" and isinstance(right, Obj) and right.what in ("list", "tuple"):
+        more = m.items_of(right)
+        return m.sequence(items.items + more.items, left.what, items.open or more.open)
+    if name == "mul":
+        count = right.value if isinstance(right, Const) and isinstance(right.value, int) else 2
+        known = isinstance(right, Const)
+        return m.sequence(items.items * max(0, min(count, 4)), left.what, items.open or not known or count > 4)
+    return m.sequence(items.items, left.what, True)
+
+
+def _unary(m: Machine, node: ast.UnaryOp) -> Value:
+    value = evaluate(m, node.operand)
+    if isinstance(node.op, ast.Not):
+        known = truth(m, value)
+        return Const(not known) if known is not None else Other("number", m.terms.make("not", m.term_of(value)))
+    if isinstance(value, Ten):
+        name = {ast.USub: "neg", ast.Invert: "bitwise_not"}.get(type(node.op))
+        return value if name is None else ops.operate(m, name, {"self": value}, node, {"self": node.operand})
+    if isinstance(value, Const) and isinstance(value.value, int | float) and isinstance(node.op, ast.USub):
+        return Const(-value.value)
+    if isinstance(value, Const):
+        return value if isinstance(node.op, ast.UAdd) else NUMBER
+    return Other("number", m.terms.make(type(node.op).__name__, m.term_of(value)))
+
+
+def _boolean(m: Machine, node: ast.BoolOp) -> Value:
+    found: list[Value] = []
+    wanted = isinstance(node.op, ast.Or)
+    for part in node.values:
+        value = evaluate(m, part)
+        known = truth(m, value)
+        if known is wanted:
+            return union((*found, value))
+        if known is None:
+            found.append(value)
+        last = value
+    return union((*found, last))
+
+
+def _compare(m: Machine, node: ast.Compare) -> Value:
+    left = evaluate(m, node.left)
+    result: Value = NUMBER
+    before = node.left
+    for op, item in zip(node.ops, node.comparators, strict=True):
+        right = evaluate(m, item)
+        result = _compare_one(m, op, left, right, node, (before, item))
+        left, before = right, item
+    return result if len(node.ops) == 1 else NUMBER
+
+
+def _compare_one(
+    m: Machine, op: ast.cmpop, left: Value, right: Value, node: ast.AST, parts: tuple[ast.expr, ast.expr]
+) -> Value:
+    if isinstance(op, ast.Is | ast.IsNot):
+        known = same(m, left, right)
+        if known is None:
+            return Other("number", m.terms.make("is", m.term_of(left), m.term_of(right)))
+        return Const(known if isinstance(op, ast.Is) else not known)
+    if isinstance(op, ast.In | ast.NotIn):
+        known = _contains(m, right, left)
+        return NUMBER if known is None else Const(known if isinstance(op, ast.In) else not known)
+    name, compute = _COMPARE[type(op)]
+    if isinstance(left, Ten) or isinstance(right, Ten):
+        return ops.operate(m, name, {"self": left, "other": right}, node, {"self": parts[0], "other": parts[1]})
+    if isinstance(left, Const) and isinstance(right, Const):
+        try:
+            return Const(bool(compute(left.value, right.value)))
+        except TypeError:
+            return NUMBER
+    return Other("number", m.terms.make(name, m.term_of(left), m.term_of(right)))
+
+
+def same(m: Machine, left: Value, right: Value) -> bool | None:
+    """`left is right`, where it is known."""
+    if isinstance(left, Const) and isinstance(right, Const):
+        return left == right if left.value is None or right.value is None else None
+    for a, b in ((left, right), (right, left)):
+        if isinstance(b, Const) and b.value is None:
+            if isinstance(a, Ten):
+                return False if m.kind(a) == "tensor" else None
+            if isinstance(a, Union):
+                known = {same(m, o, b) for o in a.options}
+                return known.pop() if len(known) == 1 else None
+            return None if isinstance(a, Other) and a.what == "unknown" else False
+    if isinstance(left, Ten) and isinstance(right, Ten) and left.choice is None and right.choice is None:
+        return left == right if left.exact and right.exact else None
+    if isinstance(left, Obj) and isinstance(right, Obj):
+        return left.oid == right.oid
+    return None
+
+
+def _contains(m: Machine, container: Value, item: Value) -> bool | None:
+    if not isinstance(item, Const) or not isinstance(container, Obj):
+        return None
+    content = m.m.cells.get(container.oid)
+    if isinstance(content, Fields) and container.what == "dict":
+        return True if item.value in content.fields else None if content.open else False
+    if isinstance(content, Items) and all(isinstance(v, Const) for v in content.items):
+        found = any(v == item for v in content.items)
+        return True if found else None if content.open else False
+    return None
+
+
+def truth(m: Machine, value: Value) -> bool | None:
+    """Whether a value counts as true, where it is known."""
+    if isinstance(value, Const):
+        return bool(value.value)
+    if isinstance(value, Obj):
+        content = m.m.cells.get(value.oid)
+        if isinstance(content, Items):
+            return True if content.items else None if content.open else False
+        if isinstance(content, Fields) and value.what == "dict":
+            return True if content.fields else None if content.open else False
+        return True
+    if isinstance(value, Fn | Cls | Lam | Ref):
+        return True if not isinstance(value, Ref) or value.name.startswith("torch.") else None
+    if isinstance(value, Union):
+        known = {truth(m, o) for o in value.options}
+        return known.pop() if len(known) == 1 else None
+    return None
+
+
+def _conditional(m: Machine, node: ast.IfExp) -> Value:
+    known = truth(m, evaluate(m, node.test))
+    if known is not None:
+        return evaluate(m, node.body if known else node.orelse)
+    start = m.m.fork()
+    yes = evaluate(m, node.body)
+    after_yes, m.mem = m.mem, start
+    no = evaluate(m, node.orelse)
+    condition = m.terms.make("condition", m.serial())
+    m.mem = m.merge_at(after_yes, m.mem, condition)
+    return union((yes, no), condition)
+
+
+def _subscript(m: Machine, node: ast.Subscript) -> Value:
+    base = evaluate(m, node.value)
+    index = evaluate(m, node.slice)
+    return attributes.item(m, base, index, node)
+
+
+def _slice(m: Machine, node: ast.Slice) -> Value:
+    parts = [m.term_of(evaluate(m, p)) if p is not None else m.term_of(NONE) for p in (node.lower, node.upper, node.step)]
+    return Other("slice", m.terms.make("slice", *parts))
+
+
+def _lambda(m: Machine, node: ast.Lambda) -> Value:
+    return Lam(node, m.frame.module.path, (m.frame.fid, *m.frame.closure))
+
+
+def _joined(m: Machine, node: ast.JoinedStr) -> Value:
+    for part in node.values:
+        if isinstance(part, ast.FormattedValue):
+            value = evaluate(m, part.value)
+            if isinstance(value, Ten):
+                m.observe("format", m.term_of(value))
+    return STRING
+
+
+def _named(m: Machine, node: ast.NamedExpr) -> Value:
+    value = evaluate(m, node.value)
+    m.m.put(m.frame.fid, node.target.id, value)
+    return value
+
+
+def _await(m: Machine, node: ast.Await) -> Value:
+    value = evaluate(m, node.value)
+    m.observe("await")
+    m.notes.add("await")
+    return value
+
+
+def _yield(m: Machine, node: ast.Yield) -> Value:
+    if node.value is not None:
+        value = evaluate(m, node.value)
+        m.frame.yields.append(value)
+        m.observe("yield", m.term_of(value))
+        m.escape(value, "was yielded")
+    return Other("unknown")
+
+
+def _yield_from(m: Machine, node: ast.YieldFrom) -> Value:
+    m.frame.yields += iterate(m, evaluate(m, node.value), node)[0]
+    return Other("unknown")
+
+
+def _comprehension(m: Machine, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> Value:
+    from deinplace.analysis.statements import assign
+
+    out: list[tuple[Value, Value]] = []
+    opened = False
+    saved = dict(m.m.fields(m.frame.fid).fields)
+
+    def run(depth: int) -> None:
+        nonlocal opened
+        if depth == len(node.generators):
+            if isinstance(node, ast.DictComp):
+                out.append((evaluate(m, node.key), evaluate(m, node.value)))
+            else:
+                out.append((NONE, evaluate(m, node.elt)))
+            return
+        generator = node.generators[depth]
+        values, more = iterate(m, evaluate(m, generator.iter), generator.iter)
+        opened |= more
+        for value in values:
+            assign(m, generator.target, value)
+            known = [truth(m, evaluate(m, test)) for test in generator.ifs]
+            if False in known:
+                continue
+            opened |= None in known
+            run(depth + 1)
+
+    run(0)
+    if m.mem is not None:
+        frame = m.m.fields(m.frame.fid)
+        bound = {n.id for g in node.generators for n in ast.walk(g.target) if isinstance(n, ast.Name)}
+        kept = {k: v for k, v in frame.fields.items() if k not in bound}
+        kept.update({str(k): v for k, v in saved.items() if k in bound})
+        m.m.cells[m.frame.fid] = Fields(kept, frame.open, frame.tag)
+    if isinstance(node, ast.DictComp):
+        return m.record({k.value if isinstance(k, Const) else ("key", m.term_of(k)): v for k, v in out}, "dict", opened)
+    if isinstance(node, ast.SetComp):
+        return Other("set")
+    return m.sequence([v for _, v in out], "list", opened)
+
+
+def _starred(m: Machine, node: ast.Starred) -> Value:
+    return evaluate(m, node.value)
+
+
+_HANDLERS: dict[type[ast.expr], Callable[[Machine, ast.expr], Value]] = {
+    ast.Constant: _constant,
+    ast.Name: _name,
+    ast.Attribute: _attribute,
+    ast.Call: _call,
+    ast.Tuple: _tuple,
+    ast.List: _tuple,
+    ast.Set: _set,
+    ast.Dict: _dict,
+    ast.BinOp: _binary,
+    ast.UnaryOp: _unary,
+    ast.BoolOp: _boolean,
+    ast.Compare: _compare,
+    ast.IfExp: _conditional,
+    ast.Subscript: _subscript,
+    ast.Slice: _slice,
+    ast.Lambda: _lambda,
+    ast.JoinedStr: _joined,
+    ast.NamedExpr: _named,
+    ast.Await: _await,
+    ast.Yield: _yield,
+    ast.YieldFrom: _yield_from,
+    ast.ListComp: _comprehension,
+    ast.SetComp: _comprehension,
+    ast.DictComp: _comprehension,
+    ast.GeneratorExp: _comprehension,
+    ast.Starred: _starred,
+}  # type: ignore[assignment]
+__all__ = ["OPERATORS", "Loop", "binary", "evaluate", "same", "truth"]

@@ -1,0 +1,432 @@
+"""The state of an abstract run: memory, frames, the graph that autograd would build, and what was observed."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+from deinplace.analysis.index import ClassInfo, FunctionInfo, Index, ModuleInfo
+from deinplace.analysis.memory import Memory, join, stronger, tensors_in
+from deinplace.analysis.source import Scope, span_of
+from deinplace.analysis.terms import Terms
+from deinplace.analysis.values import (
+    NO_IDS,
+    Cls,
+    Const,
+    Fields,
+    Fn,
+    Grad,
+    Items,
+    Kind,
+    Obj,
+    Other,
+    Ref,
+    Storage,
+    Ten,
+    Torch,
+    Union,
+    Value,
+)
+from deinplace.model import Place, Span
+
+MAX_DEPTH = 24
+
+
+class Exhausted(Exception):
+    """The abstract run took more steps than it may."""
+
+
+@dataclass(frozen=True)
+class Save:
+    """One tensor that an operation keeps for backward."""
+
+    node: int
+    sid: int
+    op: str
+    place: Place
+    expression: Span | None
+    role: str
+    stack: tuple[Place, ...] = ()
+
+
+@dataclass(frozen=True)
+class Write:
+    """One write that the abstract run made."""
+
+    place: Place
+    stack: tuple[Place, ...]
+    form: str
+    op: str
+    kind: Kind
+    why: str
+    origin: str
+    view: str
+    grad_on: bool
+    grad: Grad
+    leaf: bool
+    time: int
+    hits: tuple[int, ...] = ()
+    maybe: tuple[int, ...] = ()
+    names: tuple[str, ...] = ()
+    flagged: tuple[Place, ...] = ()
+    module: str = ""
+    cut: bool = False
+
+
+@dataclass
+class Loop:
+    """Where `break` and `continue` of a loop that is being run lead to."""
+
+    breaks: list[Memory] = field(default_factory=list)
+    continues: list[Memory] = field(default_factory=list)
+
+
+@dataclass
+class Frame:
+    """One function, class body or module that is being run."""
+
+    fid: int
+    module: ModuleInfo
+    scope: Scope
+    function: str
+    owner: ClassInfo | None = None
+    closure: tuple[int, ...] = ()
+    node: ast.AST | None = None
+    returns: list[tuple[Value, Memory]] = field(default_factory=list)
+    loops: list[Loop] = field(default_factory=list)
+    shared: set[str] = field(default_factory=set)
+    yields: list[Value] = field(default_factory=list)
+
+
+class Machine:
+    """Everything that an abstract run changes. Evaluation itself lies in `expressions`, `statements` and `calls`."""
+
+    def __init__(self, index: Index, terms: Terms, steps: int, lenient: bool = False) -> None:
+        self.index, self.terms, self.lenient = index, terms, lenient
+        self.mem: Memory | None = Memory()
+        self.frames: list[Frame] = []
+        self.parents: list[frozenset[int]] = []
+        self.saves: list[Save] = []
+        self.writes: list[Write] = []
+        self.sinks: list[tuple[frozenset[int], int]] = []
+        self.trace: list[tuple[object, ...]] = []
+        self.visited: dict[tuple[str, Span], str] = {}
+        self.globals: dict[str, int] = {}
+        self.reached: set[ast.AST] = set()
+        self.external: dict[tuple[object, ...], tuple[Ten, int]] = {}
+        self.steps, self.clock, self._next, self._serial = steps, 0, 0, 0
+        self.grad = "on"
+        self.notes: set[str] = set()
+        self.class_fields: dict[ClassInfo, dict[str, Value]] = {}
+        self.flag_places: dict[int, Place] = {}
+        self.default_values: dict[tuple[str, ast.AST], tuple[tuple[str, Value], ...]] = {}
+        self.optimized: dict[str, tuple[Ten, ...]] = {}
+        self.orders: dict[ClassInfo, list[ClassInfo | str]] = {}
+        self.evaluate: Callable[[ast.expr], Value]
+        self.execute: Callable[[list[ast.stmt]], None]
+        self.call: Callable[[Value, list[Value], dict[str, Value], ast.AST], Value]
+
+    # memory
+
+    @property
+    def m(self) -> Memory:
+        """The current memory; callers are on a path that is reached."""
+        assert self.mem is not None
+        return self.mem
+
+    def new_id(self) -> int:
+        """A fresh id."""
+        self._next += 1
+        return self._next
+
+    def serial(self) -> int:
+        """A number that counts events which two comparable runs share."""
+        self._serial += 1
+        return self._serial
+
+    def step(self, cost: int = 1) -> None:
+        """Count a step.
+
+        Raises:
+            Exhausted: there are none left.
+        """
+        self.steps -= cost
+        if self.steps < 0:
+            raise Exhausted
+
+    def sequence(self, items: list[Value] | tuple[Value, ...], what: str = "list", opened: bool = False) -> Obj:
+        """A new list or tuple."""
+        oid = self.new_id()
+        self.m.cells[oid] = Items(tuple(items), opened)
+        return Obj(oid, what)
+
+    def record(self, fields: dict[object, Value], what: str = "dict", opened: bool = False, tag: object = None) -> Obj:
+        """A new dict, instance or module."""
+        oid = self.new_id()
+        self.m.cells[oid] = Fields(fields, opened, tag)
+        return Obj(oid, what)
+
+    def tensor(self, why: str, term: int, **known: object) -> Ten:
+        """A tensor in fresh memory."""
+        sid = self.new_id()
+        base = Storage(origin="fresh", kind="tensor", why=why, grad="no", term=term)
+        self.m.cells[sid] = replace(base, **known)  # type: ignore[arg-type]
+        return Ten((sid,))
+
+    def outside(self, key: tuple[object, ...], origin: str, why: str, kind: Kind = "unknown", **known: object) -> Ten:
+        """Something that came from outside: the same key gives the same value."""
+        known_term = self.external.get(key)
+        if known_term is None:
+            term = known.pop("term", 0) or self.terms.make("outside", self.serial())
+            known_term = self.external[key] = (Ten((self.new_id(),)), int(str(term)))
+        found, term = known_term
+        known.pop("term", 0)
+        sid = found.sids[0]
+        if sid not in self.m.cells:
+            made = Storage(origin, kind, why, term=term, graph=self.terms.make("graph", term), grad="maybe")
+            self.m.cells[sid] = replace(made, **known)  # type: ignore[arg-type]
+        return found
+
+    def update(self, sid: int, **changes: object) -> None:
+        """Change what is known of a storage."""
+        self.m.cells[sid] = replace(self.m.storage(sid), **changes)  # type: ignore[arg-type]
+
+    # tensors
+
+    def kind(self, value: Ten) -> Kind:
+        """How sure it is that this is a tensor: as sure as for the least sure storage."""
+        kinds = {self.m.storage(s).kind for s in value.sids}
+        return "tensor" if kinds == {"tensor"} else "unknown" if "unknown" in kinds else "likely"
+
+    def refine(self, value: Value, why: str, kind: Kind = "tensor") -> None:
+        """Note that a value was used as only tensors are."""
+        if isinstance(value, Ten):
+            for sid in value.sids:
+                known = self.m.storage(sid)
+                if known.kind == "unknown" or (known.kind == "likely" and kind == "tensor"):
+                    self.update(sid, kind=kind, why=why)
+
+    def read(self, value: Ten) -> int:
+        """The term of what a tensor holds now."""
+        if value.choice is not None:
+            condition, yes, no = value.choice
+            return self.terms.choose(condition, self.read(yes), self.read(no))
+        return self.terms.get(self.m.storage(value.sids[0]).term, value.path)
+
+    def graph_of(self, value: Ten) -> int:
+        """The term of how gradients leave a tensor; 0 for none."""
+        if value.choice is not None:
+            condition, yes, no = value.choice
+            return self.terms.choose(condition, self.graph_of(yes), self.graph_of(no))
+        graph = 0 if value.cut else self.m.storage(value.sids[0]).graph
+        return self.terms.make("graph-get", graph, value.path) if graph and value.path else graph
+
+    def grad_of(self, value: Ten) -> Grad:
+        """Whether a tensor requires gradients."""
+        if value.cut:
+            return "no"
+        grads: set[Grad] = {self.m.storage(s).grad for s in value.sids}
+        return grads.pop() if len(grads) == 1 else "maybe"
+
+    def nodes_of(self, value: Ten) -> frozenset[int]:
+        """The backward nodes that made a tensor."""
+        return NO_IDS if value.cut else NO_IDS.union(*(self.m.storage(s).nodes for s in value.sids))
+
+    def dtype_of(self, value: Ten) -> str:
+        """A tensor's dtype where it is known."""
+        dtypes = {self.m.storage(s).dtype for s in value.sids}
+        return dtypes.pop() if len(dtypes) == 1 else ""
+
+    def node(self, inputs: list[Ten]) -> int:
+        """A backward node over inputs."""
+        self.parents.append(NO_IDS.union(*(self.nodes_of(t) for t in inputs)) if inputs else NO_IDS)
+        return len(self.parents) - 1
+
+    def mixed(self, inputs: list[Ten]) -> Grad:
+        """Whether a result of these inputs requires gradients."""
+        out: Grad = "no"
+        for value in inputs:
+            out = stronger(out, self.grad_of(value))
+        return "no" if self.grad == "off" else "maybe" if self.grad == "unknown" and out == "yes" else out
+
+    def term_of(self, value: Value, depth: int = 3) -> int:
+        """The term of any value."""
+        make = self.terms.make
+        if isinstance(value, Ten):
+            return self.read(value)
+        if isinstance(value, Const):
+            return make("const", type(value.value).__name__, repr(value.value))
+        if isinstance(value, Other):
+            return value.term or make("other", value.what)
+        if isinstance(value, Ref):
+            return make("ref", value.name)
+        if isinstance(value, Fn):
+            return make("function", value.info.path, value.info.qualname)
+        if isinstance(value, Union):
+            return make("union", *(self.term_of(v, depth) for v in value.options))
+        if isinstance(value, Obj) and depth:
+            content = self.m.cells.get(value.oid)
+            if isinstance(content, Items):
+                return make(value.what, *(self.term_of(v, depth - 1) for v in content.items))
+            if isinstance(content, Fields):
+                pairs = sorted(((str(k), self.term_of(v, depth - 1)) for k, v in content.fields.items()))
+                return make(value.what, *pairs)
+        return make(type(value).__name__)
+
+    # places and events
+
+    def place(self, node: ast.AST | None = None, frame: Frame | None = None) -> Place:
+        """Where `node` of the running function stands."""
+        frame = frame or self.frames[-1]
+        node = node or frame.node
+        span = span_of(node) if node is not None and hasattr(node, "lineno") else Span(1, 0, 1, 0)
+        return Place(frame.module.path, span, frame.function)
+
+    def stack(self, node: ast.AST | None = None) -> tuple[Place, ...]:
+        """The running functions, innermost first."""
+        frames = self.frames[::-1]
+        return tuple(self.place(node if n == 0 else None, f) for n, f in enumerate(frames))
+
+    def observe(self, what: str, *terms: object) -> None:
+        """Record an event that somebody outside may see."""
+        self.trace.append((what, *terms))
+
+    def tick(self) -> int:
+        """Advance the clock that orders writes and backward passes."""
+        self.clock += 1
+        return self.clock
+
+    def sink(self, values: list[Ten]) -> None:
+        """A backward pass, or a hand-over to somebody who may run one, over these values."""
+        self.sinks.append((NO_IDS.union(*(self.nodes_of(v) for v in values)) if values else NO_IDS, self.tick()))
+
+    def merge(self, first: Memory | None, second: Memory | None) -> Memory | None:
+        """Two paths meet."""
+        if first is None or second is None:
+            return first if second is None else second
+        return join(first, second, self.terms, self.terms.make("condition", self.serial()))
+
+    def merge_at(self, first: Memory | None, second: Memory | None, condition: int) -> Memory | None:
+        """The two paths of a condition meet."""
+        return join(first, second, self.terms, condition)
+
+    def storage(self, sid: int) -> Storage:
+        """What is known of a storage."""
+        return self.m.storage(sid)
+
+    def fields_of(self, value: Obj) -> Fields:
+        """Contents of a dict or an instance."""
+        return self.m.fields(value.oid)
+
+    def items_of(self, value: Obj) -> Items:
+        """Contents of a list or tuple."""
+        return self.m.items(value.oid)
+
+    def merge_all(self, memories: Iterator[Memory | None] | list[Memory | None]) -> Memory | None:
+        """Any number of paths meet."""
+        out: Memory | None = None
+        for memory in memories:
+            out = self.merge(out, memory)
+        return out
+
+    def escape(self, value: Value, to: str, depth: int = 4) -> None:
+        """Somebody unknown may keep `value`."""
+        for tensor in tensors_in(value, self.m, depth):
+            for sid in tensor.sids:
+                known = self.m.storage(sid)
+                if to not in known.flags and len(known.flags) < 4:
+                    self.update(sid, flags=known.flags | {to})
+
+    @property
+    def frame(self) -> Frame:
+        """The innermost frame."""
+        return self.frames[-1]
+
+    def torch_tag(self, value: Value) -> Torch | None:
+        """The description of a module of torch's own."""
+        if isinstance(value, Obj) and value.what == "module":
+            tag = self.m.fields(value.oid).tag
+            return tag if isinstance(tag, Torch) else None
+        return None
+
+    def class_of(self, value: Value) -> ClassInfo | None:
+        """The class of an instance of one of the project's classes."""
+        if isinstance(value, Obj) and value.what == "instance":
+            tag = self.m.fields(value.oid).tag
+            return tag if isinstance(tag, ClassInfo) else None
+        return None
+
+    # classes
+
+    def bases(self, info: ClassInfo) -> list[ClassInfo | str]:
+        """The class and its ancestors, depth first; dotted names for those outside the project."""
+        known = self.orders.get(info)
+        if known is not None:
+            return known
+        self.orders[info] = order = [info]
+        module = self.index.modules[info.path]
+        fid = self.globals.get(info.path)
+        if fid is None:
+            return order
+        self.frames.append(Frame(fid, module, module.source.tree, "<module>"))
+        for base in info.node.bases:
+            value = self.evaluate(base) if isinstance(base, ast.Name | ast.Attribute) else None
+            if isinstance(value, Cls):
+                order += [b for b in self.bases(value.info) if b not in order]
+            elif isinstance(value, Ref):
+                order.append(value.name)
+        self.frames.pop()
+        return order
+
+    def is_module(self, info: ClassInfo) -> bool:
+        """True for subclasses of nn.Module."""
+        return any(isinstance(b, str) and b.startswith("torch.nn.") for b in self.bases(info))
+
+    def find_method(self, info: ClassInfo, name: str, after: ClassInfo | None = None) -> FunctionInfo | None:
+        """A method by the order of resolution; those behind `after` only, for super()."""
+        order = self.bases(info)
+        start = order.index(after) + 1 if after in order else 0
+        for base in order[start:]:
+            if isinstance(base, ClassInfo) and name in base.methods:
+                return base.methods[name]
+        return None
+
+    def method_of(self, value: Value, name: str) -> Value | None:
+        """A bound method of an instance of one of the project's classes."""
+        owner = self.class_of(value)
+        method = self.find_method(owner, name) if owner is not None else None
+        if method is None:
+            return None
+        static = any(ast.unparse(d) == "staticmethod" for d in method.node.decorator_list)
+        return Fn(method, (), None if static else value, self.defaults_of(method))
+
+    def defaults_of(self, info: FunctionInfo) -> tuple[tuple[str, Value], ...]:
+        """A method's defaults, evaluated in its module; the same objects at every call."""
+        key = ("defaults", info.node)
+        found = self.default_values.get(key)
+        if found is None:
+            module = self.index.modules[info.path]
+            fid = self.globals.get(info.path, -1)
+            self.frames.append(Frame(fid, module, module.source.tree, "<module>"))
+            args = info.node.args
+            plain = [*args.posonlyargs, *args.args]
+            pairs = list(zip(plain[::-1], args.defaults[::-1], strict=False))
+            pairs += [(a, d) for a, d in zip(args.kwonlyargs, args.kw_defaults, strict=True) if d is not None]
+            found = tuple((a.arg, self.evaluate(d)) for a, d in pairs) if fid >= 0 else ()
+            self.default_values[key] = found
+            self.frames.pop()
+        return found
+
+    def class_field(self, info: ClassInfo, name: str) -> Value | None:
+        """A class attribute."""
+        for base in self.bases(info):
+            if isinstance(base, ClassInfo):
+                found = self.class_fields.get(base, {}).get(name)
+                if found is not None:
+                    return found
+        return None
+
+    def entered(self, info: FunctionInfo) -> bool:
+        """True while `info` runs; recursion is cut."""
+        return sum(f.scope is info.node for f in self.frames) >= 2 or len(self.frames) > MAX_DEPTH

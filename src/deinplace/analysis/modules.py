@@ -1,0 +1,308 @@
+"""Modules of torch.nn and optimizers: construction, calls, and the methods that every module has."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+
+from deinplace.analysis import facts, ops, writes
+from deinplace.analysis.iteration import iterate, module_children
+from deinplace.analysis.machine import Machine
+from deinplace.analysis.memory import tensors_in
+from deinplace.analysis.source import span_of
+from deinplace.analysis.values import NONE, Const, Fields, Obj, Other, Ref, Ten, Torch, Union, Value
+from deinplace.model import Place
+
+CONTAINERS = (
+    "torch.nn.Sequential",
+    "torch.nn.ModuleList",
+    "torch.nn.ModuleDict",
+    "torch.nn.ParameterList",
+    "torch.nn.ParameterDict",
+)
+_SKIP = ("training", "inplace")
+MODULE_METHODS = (
+    "parameters", "named_parameters", "modules", "named_modules", "children", "named_children", "buffers",
+    "named_buffers", "register_buffer", "register_parameter", "add_module", "register_module", "train", "eval", "to",
+    "cuda", "cpu", "half", "float", "double", "apply", "zero_grad", "requires_grad_", "state_dict", "load_state_dict",
+    "register_forward_hook", "register_forward_pre_hook", "register_full_backward_hook", "get_submodule", "append",
+    "extend", "insert", "items", "values", "keys", "type", "share_memory", "compile",
+)  # fmt: skip
+
+
+def construct(m: Machine, name: str, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+    """`nn.X(...)`."""
+    entry = facts.module(name)
+    fields: dict[object, Value] = {"training": Const(True)}
+    opened = False
+    if name in CONTAINERS:
+        members, opened = _members(m, name, args, keywords)
+        fields.update(members)
+    elif entry is not None and entry.inplace is not None:
+        where = entry.inplace
+        given = keywords.get(where.name) or (args[where.position] if where.position < len(args) else None)
+        fields["inplace"] = given if given is not None else Const(where.default)
+    known = tuple(sorted((k, v) for k, v in keywords.items() if k != "inplace"))
+    return m.record(fields, "module", opened, Torch(name, m.frame.module.path, node, known))
+
+
+def _members(
+    m: Machine, name: str, args: list[Value], keywords: dict[str, Value]
+) -> tuple[dict[object, Value], bool]:
+    first = args[0] if args else NONE
+    if isinstance(first, Obj) and first.what == "dict":
+        fields = m.fields_of(first)
+        return dict(fields.fields), fields.open
+    if name == "torch.nn.Sequential" and not (isinstance(first, Obj) and first.what == "list"):
+        return {str(n): v for n, v in enumerate(args)}, False
+    if args:
+        items, opened = iterate(m, first, ast.Pass())
+        content = m.m.cells.get(first.oid) if isinstance(first, Obj) else None
+        items = list(getattr(content, "items", items))
+        pairs = [m.items_of(i).items for i in items if isinstance(i, Obj) and i.what == "tuple"]
+        if items and len(pairs) == len(items):
+            return {p[0].value if isinstance(p[0], Const) else n: p[1] for n, p in enumerate(pairs)}, opened
+        return {str(n): v for n, v in enumerate(items)}, opened
+    return dict(keywords), False
+
+
+def parameter_of(m: Machine, module: Obj, name: str) -> Ten:
+    """A parameter of a module of torch's own, made when first asked for."""
+    found = m.fields_of(module).fields.get(name)
+    if isinstance(found, Ten):
+        return found
+    made = leaf(m, f"parameter `{name}` of a module", m.terms.make("parameter", m.serial(), name))
+    m.m.put(module.oid, name, made)
+    return made
+
+
+def leaf(m: Machine, why: str, term: int, flag: str = "parameter") -> Ten:
+    """A leaf that requires gradients."""
+    return m.tensor(
+        why, term, dtype="float", grad="yes", graph=m.terms.make("leaf", term), flags=frozenset({"leaf", flag}), origin="leaf"
+    )
+
+
+def call_module(m: Machine, module: Obj, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+    """A call of a module of torch's own."""
+    tag = m.torch_tag(module)
+    assert tag is not None
+    if tag.name == "torch.nn.Sequential":
+        value: Value = args[0] if args else NONE
+        for child in module_children(m, module)[:40]:
+            value = m.call(child, [value], {}, node)
+        return value
+    if tag.name == "torch.nn.Identity" and args:
+        return args[0]
+    for value in args:
+        m.refine(value, f"given to {tag.name}")
+    entry = facts.module(tag.name)
+    inplace = m.fields_of(module).fields.get("inplace", Const(False))
+    first = args[0] if args else NONE
+    certain = isinstance(inplace, Const)
+    if isinstance(first, Ten) and not (certain and not inplace.value) and entry is not None and entry.inplace is not None:  # type: ignore[union-attr]
+        return _activate(m, module, tag, first, certain, node)
+    return _forward(m, module, tag, args, keywords, node)
+
+
+def _name(m: Machine, tag: Torch) -> str:
+    entry = facts.module(tag.name)
+    functional = entry.functional if entry is not None else None
+    return (functional or tag.name).rpartition(".")[2]
+
+
+def _options(m: Machine, module: Obj, tag: Torch) -> dict[str, Value]:
+    training = m.fields_of(module).fields.get("training", Const(True))
+    return {**dict(tag.kwargs), "training": training}
+
+
+def _activate(m: Machine, module: Obj, tag: Torch, value: Ten, certain: bool, node: ast.AST) -> Value:
+    """A module that works in place on its input."""
+    entry = facts.module(tag.name)
+    assert entry is not None
+    training = m.fields_of(module).fields.get("training")
+    if "Dropout" in tag.name and training == Const(False):
+        return value
+    if not certain:
+        m.notes.add("unknown flag")
+        return _forward(m, module, tag, [value], {}, node)
+    flagged = m.flag_places.get(module.oid)
+    where = replace(tag, node=tag.node)
+    parts: dict[str, ast.expr] = {}
+    out = writes.apply(
+        m, value, _name(m, tag), {}, node, "flag", parts, keywords=_options(m, module, tag), module=where,
+        entry=_as_function(m, tag, entry.saves_inplace),
+    )
+    if flagged is not None:
+        m.writes[-1] = replace(m.writes[-1], flagged=(flagged, *m.writes[-1].flagged))
+    return out
+
+
+def _as_function(m: Machine, tag: Torch, saves: frozenset[str]) -> ops.FunctionInfo:
+    """A module's forward as an operation."""
+    entry = facts.module(tag.name)
+    functional = facts.function(entry.functional) if entry is not None and entry.functional else None
+    random = functional is not None and functional.random or "Dropout" in tag.name
+    kept = frozenset("result" if s in ("result", "output") else s for s in saves) - ({"input", "self"} if False else set())
+    return ops.FunctionInfo(tag.name, saves=kept, saves_alone=kept, random=random, returns="fresh")
+
+
+def _forward(
+    m: Machine, module: Obj, tag: Torch, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value:
+    entry = facts.module(tag.name)
+    saves = entry.saves if entry is not None else frozenset({"input"})
+    named: dict[str, Value] = {}
+    for n, value in enumerate(args):
+        named["input" if n == 0 else f"input{n}"] = value
+    if facts.has_parameters(tag.name) or entry is None:
+        named["weight"] = parameter_of(m, module, "weight")
+    parts = _parts(node)
+    options = {**_options(m, module, tag), **keywords}
+    info = _as_function(m, tag, saves)
+    if "Embedding" in tag.name and "max_norm" in dict(tag.kwargs) and isinstance(named.get("weight"), Ten):
+        weight = named["weight"]
+        assert isinstance(weight, Ten)
+        writes.record(m, weight, "renorm", node, "max_norm", tag)
+    out = ops.operate(m, _name(m, tag), named, node, parts, options, info)
+    if isinstance(out, Ten) and tag.name.rpartition(".")[2] in ("LSTM", "GRU", "RNN", "MultiheadAttention"):
+        second = ops.operate(m, _name(m, tag) + "_state", named, node, {}, options, info)
+        state: Value = m.sequence([second, second], "tuple") if tag.name.endswith("LSTM") else second
+        return m.sequence([out, state], "tuple")
+    return out
+
+
+def _parts(node: ast.AST) -> dict[str, ast.expr]:
+    if isinstance(node, ast.Call) and node.args and not isinstance(node.args[0], ast.Starred):
+        return {"input" if n == 0 else f"input{n}": a for n, a in enumerate(node.args)}
+    return {}
+
+
+def walk(m: Machine, value: Value, seen: set[int]) -> list[Obj]:
+    """A module and the modules below it."""
+    if isinstance(value, Union):
+        return [o for option in value.options for o in walk(m, option, seen)]
+    if not isinstance(value, Obj) or value.oid in seen or len(seen) > 400:
+        return []
+    seen.add(value.oid)
+    found = [value] if value.what == "module" or (m.class_of(value) is not None) else []
+    content = m.m.cells.get(value.oid)
+    if isinstance(content, Fields) and value.what in ("module", "instance"):
+        for child in content.fields.values():
+            if isinstance(child, Obj) and child.what in ("module", "instance"):
+                found += walk(m, child, seen)
+    return found
+
+
+def parameters(m: Machine, value: Value) -> list[Ten]:
+    """All parameters below a module."""
+    out: list[Ten] = []
+    for module in walk(m, value, set()):
+        tag = m.torch_tag(module)
+        if tag is not None and facts.has_parameters(tag.name):
+            parameter_of(m, module, "weight")
+        for child in m.fields_of(module).fields.values():
+            if isinstance(child, Ten) and "parameter" in m.storage(child.sids[0]).flags and child not in out:
+                out.append(child)
+    return out
+
+
+def method(
+    m: Machine, base: Obj, attr: str, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value | None:
+    """A method that every module has; None where it is none of them."""
+    if attr in ("train", "eval"):
+        mode = Const(attr == "train" and not (args and args[0] == Const(False)))
+        for module in walk(m, base, set()):
+            m.m.put(module.oid, "training", mode)
+        return base
+    if attr in ("to", "cuda", "cpu", "half", "float", "double", "type", "share_memory", "compile"):
+        return base
+    if attr in ("parameters", "named_parameters"):
+        found = parameters(m, base)
+        if attr == "parameters":
+            return m.sequence([*found], "list")
+        pairs: list[Value] = [m.sequence([Const(f"parameter{n}"), p], "tuple") for n, p in enumerate(found)]
+        return m.sequence(pairs, "list")
+    if attr in ("modules", "named_modules", "children", "named_children"):
+        below = walk(m, base, set()) if attr.endswith("modules") else [c for c in module_children(m, base) if isinstance(c, Obj)]
+        if attr.startswith("named"):
+            return m.sequence([m.sequence([Const(f"module{n}"), c], "tuple") for n, c in enumerate(below)], "list")
+        return m.sequence([*below], "list")
+    if attr in ("register_buffer", "register_parameter", "add_module", "register_module") and len(args) > 1:
+        if isinstance(args[0], Const):
+            m.m.put(base.oid, args[0].value, args[1])
+            if attr == "register_buffer" and isinstance(args[1], Ten):
+                for sid in args[1].sids:
+                    m.update(sid, flags=m.storage(sid).flags | {"buffer"})
+        return NONE
+    if attr == "requires_grad_":
+        grad = "no" if args and args[0] == Const(False) else "yes"
+        for tensor in parameters(m, base):
+            m.update(tensor.sids[0], grad=grad, graph=0 if grad == "no" else m.storage(tensor.sids[0]).graph)
+        return base
+    if attr in ("zero_grad", "state_dict", "load_state_dict"):
+        m.observe(attr)
+        return Other("unknown")
+    return _container(m, base, attr, args, keywords, node)
+
+
+def _container(
+    m: Machine, base: Obj, attr: str, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value | None:
+    fields = m.fields_of(base)
+    children = {k: v for k, v in fields.fields.items() if k not in _SKIP}
+    if attr in ("append", "insert") and args:
+        m.m.put(base.oid, str(len(children)), args[-1])
+        return base
+    if attr == "extend" and args:
+        for value in iterate(m, args[0], node)[0]:
+            m.m.put(base.oid, str(len(m.fields_of(base).fields)), value)
+        return base
+    if attr == "values":
+        return m.sequence([*children.values()], "list", fields.open)
+    if attr == "keys":
+        return m.sequence([Const(k) for k in children], "list", fields.open)
+    if attr == "items":
+        return m.sequence([m.sequence([Const(k), v], "tuple") for k, v in children.items()], "list", fields.open)
+    if attr in ("apply",):
+        for module in walk(m, base, set()):
+            if m.mem is not None and args:
+                grad, m.grad = m.grad, "off"
+                m.call(args[0], [module], {}, node)
+                m.grad = grad
+        return base
+    if attr == "forward":
+        return m.call(base, args, keywords, node)
+    return None
+
+
+def optimizer(m: Machine, base: Other, attr: str, node: ast.AST) -> Value:
+    """`step` writes every parameter that the optimizer was given."""
+    if attr == "step":
+        m.observe("step")
+        for tensor in m.optimized.get(base.what, ()):
+            sid = tensor.sids[0]
+            if sid in m.m.cells:
+                grad, m.grad = m.grad, "off"
+                writes.record(m, tensor, "step", node, "step")
+                m.update(sid, term=m.terms.make("stepped", m.storage(sid).term, m.serial()))
+                m.grad = grad
+    elif attr == "zero_grad":
+        m.observe("zero_grad")
+    return Other("unknown")
+
+
+def make_optimizer(m: Machine, args: list[Value], keywords: dict[str, Value]) -> Value:
+    """`torch.optim.X(parameters)`."""
+    name = f"optimizer {m.serial()}"
+    first = args[0] if args else keywords.get("params", NONE)
+    found: list[Ten] = []
+    for tensor in tensors_in(first, m.m, 4):
+        if "leaf" in m.storage(tensor.sids[0]).flags and tensor not in found:
+            found.append(tensor)
+    m.optimized[name] = tuple(found)
+    return Other(name)
+
+
+__all__ = ["Place", "Ref", "span_of"]

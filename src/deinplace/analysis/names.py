@@ -1,0 +1,111 @@
+"""Name look-up, imports, and running a module's top level once."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+
+from deinplace.analysis.imports import bindings
+from deinplace.analysis.index import ModuleInfo
+from deinplace.analysis.machine import Frame, Machine
+from deinplace.analysis.values import Fields, Mod, Other, Ref, Value
+
+_BUILTINS = frozenset(dir(builtins))
+
+
+def lookup(m: Machine, name: str) -> Value:
+    """What a name stands for in the running frame."""
+    frame = m.frame
+    for fid in (frame.fid, *frame.closure):
+        fields = m.m.cells.get(fid)
+        if isinstance(fields, Fields) and name in fields.fields:
+            if fid == frame.fid and name in frame.shared:
+                continue
+            return fields.fields[name]
+    fid = m.globals.get(frame.module.path)
+    if fid is not None:
+        fields = m.m.cells.get(fid)
+        if isinstance(fields, Fields):
+            if name in fields.fields:
+                return fields.fields[name]
+            starred = _star(m, fields, name)
+            if starred is not None:
+                return starred
+    if name == "__name__":
+        return Other("string", m.terms.make("name"))
+    if name in _BUILTINS:
+        return Ref(name)
+    return m.outside(("global", frame.module.path, name), "external", "a name that is not defined here")
+
+
+def _star(m: Machine, fields: Fields, name: str) -> Value | None:
+    for key, value in fields.fields.items():
+        if not str(key).startswith("*"):
+            continue
+        if isinstance(value, Mod):
+            found = m.m.cells.get(m.globals.get(value.path, -1))
+            if isinstance(found, Fields):
+                if name in found.fields:
+                    return found.fields[name]
+                deeper = _star(m, found, name)
+                if deeper is not None:
+                    return deeper
+        elif isinstance(value, Ref) and value.name.startswith("torch") and name not in _BUILTINS:
+            return Ref(f"{value.name}.{name}")
+    return None
+
+
+def import_statement(m: Machine, node: ast.Import | ast.ImportFrom) -> None:
+    """Bind what an import binds."""
+    module = m.frame.module
+    fields = m.m.fields(m.frame.fid)
+    for name, dotted in bindings(node, module.package, len(fields.fields)):
+        m.m.put(m.frame.fid, name, resolve(m, dotted, module.path))
+
+
+def resolve(m: Machine, dotted: str, near: str) -> Value:
+    """A dotted name: a module of the project, something in one, or something outside."""
+    found = m.index.module(dotted, near)
+    if found is not None:
+        run_module(m, found)
+        return Mod(found.path)
+    base, _, last = dotted.rpartition(".")
+    if base:
+        holder = m.index.module(base, near)
+        if holder is not None:
+            return module_attribute(m, holder, last)
+    return Ref(dotted)
+
+
+def module_attribute(m: Machine, holder: ModuleInfo, name: str) -> Value:
+    """What a module of the project binds `name` to."""
+    run_module(m, holder)
+    fields = m.m.cells.get(m.globals.get(holder.path, -1))
+    if isinstance(fields, Fields):
+        if name in fields.fields:
+            return fields.fields[name]
+        starred = _star(m, fields, name)
+        if starred is not None:
+            return starred
+    inner = m.index.module(f"{holder.name}.{name}", holder.path)
+    if inner is not None and inner is not holder:
+        run_module(m, inner)
+        return Mod(inner.path)
+    return m.outside(("global", holder.path, name), "external", "a name that is not defined there")
+
+
+def run_module(m: Machine, module: ModuleInfo) -> None:
+    """Run a module's top level, unless that has begun already."""
+    if module.path in m.globals:
+        return
+    fid = m.new_id()
+    m.m.cells[fid] = Fields({})
+    m.globals[module.path] = fid
+    grad, m.grad = m.grad, "on"
+    m.frames.append(Frame(fid, module, module.source.tree, "<module>"))
+    before = m.mem
+    m.execute(module.source.tree.body)
+    m.frames.pop()
+    m.grad = grad
+    if m.mem is None:
+        m.mem = before

@@ -1,0 +1,249 @@
+"""Tensor operations: results, what they keep for backward, and which of them share memory."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+
+from deinplace.analysis import dtypes, facts
+from deinplace.analysis.machine import Machine, Save
+from deinplace.analysis.memory import tensors_in
+from deinplace.analysis.source import span_of
+from deinplace.analysis.values import NO_IDS, NUMBER, Const, Grad, Kind, Obj, Other, Ref, Ten, Union, Value
+from deinplace.catalog import FunctionInfo
+
+_SAME_VALUE = ("clone", "contiguous", "detach", "alias", "data", "requires_grad")
+
+
+def tensors(m: Machine, value: Value) -> list[Ten]:
+    """Tensors that an argument is or holds."""
+    return list(tensors_in(value, m.m, 2))
+
+
+def term(m: Machine, op: str, named: dict[str, Value], keywords: dict[str, Value]) -> int:
+    """The term of an operation."""
+    positional = [m.term_of(v) for v in named.values()]
+    if op in _SAME_VALUE and positional:
+        return positional[0]
+    pairs = tuple(sorted((k, m.term_of(v)) for k, v in keywords.items() if k not in ("inplace", "out", "non_blocking")))
+    if op == "copy":
+        return m.terms.make("copy", positional[-1])
+    return m.terms.make(op, *positional, *pairs)
+
+
+def graph(m: Machine, value: int, inputs: list[Ten]) -> int:
+    """The term of how gradients leave a result."""
+    if m.grad == "off":
+        return 0
+    graphs = [m.graph_of(t) for t in inputs]
+    return m.terms.make("backward", value, *graphs) if any(graphs) else 0
+
+
+def operate(
+    m: Machine,
+    op: str,
+    named: dict[str, Value],
+    node: ast.AST,
+    parts: dict[str, ast.expr],
+    keywords: dict[str, Value] | None = None,
+    entry: FunctionInfo | None = None,
+) -> Value:
+    """The result of an operation that writes nothing."""
+    keywords = keywords or {}
+    inputs = [t for v in (*named.values(), *keywords.values()) for t in tensors(m, v)]
+    first = next((v for v in named.values() if isinstance(v, Ten)), None)
+    entry = entry or facts.method(op)
+    returns = entry.returns if entry is not None else "fresh"
+    if first is not None and returns in ("view", "views", "self", "maybe_alias"):
+        return shared(m, op, first, named, keywords, returns)
+    if returns == "other":
+        return Other("number", term(m, op, named, keywords))
+    value = term(m, op, named, keywords)
+    if not inputs or (entry is not None and entry.random):
+        value = m.terms.make("made", value, m.serial())
+    kind: Kind = "tensor"
+    if op in facts.operators() and not any(m.kind(t) == "tensor" for t in inputs):
+        kinds = {m.kind(t) for t in inputs}
+        kind = "likely" if kinds == {"likely"} else "unknown"
+    dtype = dtypes.of_value(keywords.get("dtype"))
+    if not dtype:
+        dtype = "bool" if facts.gives_bool(op) else dtypes.promoted(m, list(named.values()))
+        if entry is not None and entry.factory and not inputs:
+            dtype = dtypes.factory(m, op, list(named.values()))
+    grad: Grad = "no" if dtype and not dtypes.is_float(dtype) and "complex" not in dtype else m.mixed(inputs)
+    made = m.node(inputs) if grad != "no" else None
+    out = m.tensor(
+        f"made by {op}",
+        value,
+        kind=kind,
+        dtype=dtype,
+        grad=grad,
+        graph=graph(m, value, inputs) if grad != "no" else 0,
+        nodes=frozenset({made}) if made is not None else NO_IDS,
+    )
+    if made is not None:
+        keep(m, op, made, {**named, **keywords}, inputs, node, parts, entry)
+        keep_result(m, op, made, out, inputs, node, entry)
+    return out
+
+
+def shared(
+    m: Machine, op: str, base: Ten, named: dict[str, Value], keywords: dict[str, Value], returns: str
+) -> Value:
+    """A result that lies in its input's memory, or may."""
+    m.refine(base, f"has .{op}()", "likely")
+    rest = tuple(m.term_of(v) for v in list(named.values())[1:])
+    pairs = tuple(sorted((k, m.term_of(v)) for k, v in keywords.items()))
+    if returns == "self" or op in _SAME_VALUE:
+        view = replace(base, cut=base.cut or op in ("detach", "data"))
+        if returns != "maybe_alias":
+            return view
+    step: tuple[object, ...] = ("op", op, *rest, *pairs)
+    if op in _SAME_VALUE:
+        view = base
+    elif base.choice is not None:
+        condition, yes, no = base.choice
+        left = shared(m, op, yes, {**named, "self": yes}, keywords, returns)
+        right = shared(m, op, no, {**named, "self": no}, keywords, returns)
+        return left if not isinstance(left, Ten) or not isinstance(right, Ten) else _choose(condition, left, right)
+    else:
+        view = replace(base, view="view", path=(*base.path, step))
+    if returns == "views":
+        pieces: list[Value] = [replace(view, view="multi", path=(*view.path, ("output", n))) for n in range(_count(named))]
+        return m.sequence(pieces, "tuple", opened=True)
+    if returns == "maybe_alias":
+        copied = dtypes.of_value(keywords.get("dtype")) or next(
+            (d for d in map(dtypes.of_value, list(named.values())[1:]) if d), ""
+        )
+        dtype = copied or dtypes.cast(op) or m.dtype_of(base)
+        if m.kind(base) == "tensor" and dtype and m.dtype_of(base) and dtype != m.dtype_of(base):
+            made = m.node([base])
+            value = m.terms.make(op, m.read(base), *rest, *pairs)
+            return m.tensor(
+                f"made by {op}", value, dtype=dtype, grad=m.mixed([base]), graph=graph(m, value, [base]), nodes=frozenset({made})
+            )
+        made = m.node([base])
+        copy = m.tensor(
+            f"made by {op}",
+            m.read(view),
+            kind=m.kind(base),
+            dtype=dtype,
+            grad=m.mixed([base]),
+            graph=m.graph_of(view),
+            nodes=frozenset({made}),
+        )
+        return _choose(m.terms.make("aliases", m.serial()), view, copy)
+    return view
+
+
+def _choose(condition: int, yes: Ten, no: Ten) -> Ten:
+    sids = tuple(dict.fromkeys((*yes.sids, *no.sids)))
+    return Ten(sids, False, yes.view or no.view, yes.cut and no.cut, (), (condition, yes, no))
+
+
+def _count(named: dict[str, Value]) -> int:
+    """How many outputs `chunk`, `split` or `unbind` give: known for chunk(n), else a few."""
+    for value in list(named.values())[1:2]:
+        if isinstance(value, Const) and isinstance(value.value, int):
+            return max(2, min(value.value, 8))
+    return 4
+
+
+def keep(
+    m: Machine,
+    op: str,
+    node_id: int,
+    named: dict[str, Value],
+    inputs: list[Ten],
+    node: ast.AST,
+    parts: dict[str, ast.expr],
+    entry: FunctionInfo | None,
+    saved: frozenset[str] | None = None,
+) -> None:
+    """Record the arguments that an operation keeps for backward.
+
+    An argument of an operation with several inputs is kept for the gradient of the others.
+    """
+    names = facts.saved(op, entry, len(inputs)) if saved is None else saved
+    for name, value in named.items():
+        if name not in names:
+            continue
+        for tensor in tensors(m, value):
+            rest = [t for t in inputs if t is not tensor]
+            grad = m.mixed(rest) if rest and facts.bilinear(op) else m.mixed(inputs)
+            if grad != "no":
+                add_save(m, tensor, node_id, op, node, parts.get(name), "input", grad == "yes")
+
+
+def keep_result(
+    m: Machine, op: str, node_id: int, out: Ten, inputs: list[Ten], node: ast.AST, entry: FunctionInfo | None
+) -> None:
+    """Record that an operation keeps its own result."""
+    grad = m.mixed(inputs)
+    if "result" in facts.saved(op, entry, len(inputs)) and grad != "no":
+        add_save(m, out, node_id, op, node, None, "output", grad == "yes")
+
+
+def add_save(
+    m: Machine, tensor: Ten, node_id: int, op: str, node: ast.AST, part: ast.expr | None, role: str, sure: bool
+) -> None:
+    """A pending save on each storage that `tensor` may lie in."""
+    span = span_of(part) if part is not None and isinstance(part, ast.Name | ast.Attribute | ast.Subscript) else None
+    stack = m.stack(node)
+    for sid in tensor.sids:
+        m.saves.append(Save(node_id, sid, op, m.place(node), span, role, stack))
+        known = m.storage(sid)
+        number = frozenset({len(m.saves) - 1})
+        if sure and tensor.exact:
+            m.update(sid, saves=known.saves | number)
+        else:
+            m.update(sid, maybe=known.maybe | number)
+
+
+def index(m: Machine, base: Ten, item: Value, node: ast.AST, parts: dict[str, ast.expr]) -> Value:
+    """`base[item]`: a view for integers and slices, a copy for lists, masks and index tensors."""
+    if base.choice is not None:
+        return _index_choice(m, base, item, node, parts)
+    steps, gathers, sure = index_steps(m, item)
+    if m.kind(base) == "unknown" and isinstance(item, Const) and isinstance(item.value, str):
+        return m.outside(("item", base.sids, item.value), "element", "an element of a value of unknown kind")
+    if m.kind(base) == "unknown" and len(steps) == 1 and m.terms.parts(int(str(steps[0])))[0] not in ("slice", "any"):
+        return m.outside(("item", base.sids, steps), "element", "an element of a value of unknown kind")
+    if gathers:
+        return operate(m, "index", {"self": base, "indices": item}, node, parts)
+    view = Ten(base.sids, base.exact, base.view or "view", base.cut, (*base.path, ("index", *steps)))
+    if sure:
+        return view
+    copy = m.tensor("made by indexing", m.read(view), kind=m.kind(base), dtype=m.dtype_of(base), grad=m.grad_of(base),
+                    graph=m.graph_of(view), nodes=m.nodes_of(base))
+    return _choose(m.terms.make("aliases", m.serial()), view, copy)
+
+
+def _index_choice(m: Machine, base: Ten, item: Value, node: ast.AST, parts: dict[str, ast.expr]) -> Value:
+    assert base.choice is not None
+    condition, yes, no = base.choice
+    left, right = index(m, yes, item, node, parts), index(m, no, item, node, parts)
+    return _choose(condition, left, right) if isinstance(left, Ten) and isinstance(right, Ten) else left
+
+
+def index_steps(m: Machine, item: Value) -> tuple[tuple[int, ...], bool, bool]:
+    """Terms of an index, whether it gathers (copies), and whether that is sure."""
+    items = list(m.items_of(item).items) if isinstance(item, Obj) and item.what == "tuple" else [item]
+    steps: list[int] = []
+    gathers, sure = False, True
+    for part in items:
+        steps.append(m.term_of(part))
+        if isinstance(part, Obj) and part.what == "list":
+            gathers = True
+        elif isinstance(part, Ten):
+            if m.kind(part) == "unknown":
+                sure = False
+            else:
+                gathers = True
+            steps[-1] = m.terms.make("any", steps[-1])
+        elif isinstance(part, Union | Other) and not (isinstance(part, Other) and part.what in ("slice", "number")):
+            sure = False
+    return tuple(steps), gathers, sure
+
+
+__all__ = ["NUMBER", "Ref", "index", "keep", "operate", "shared", "term"]

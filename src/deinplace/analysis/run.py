@@ -1,0 +1,267 @@
+"""Runs a project's programs and functions abstractly, and says what was written, saved and observed."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from deinplace.analysis import attributes, calls, expressions, statements
+from deinplace.analysis.context import special
+from deinplace.analysis.index import FunctionInfo, Index, ModuleInfo
+from deinplace.analysis.machine import Exhausted, Frame, Machine, Save, Write
+from deinplace.analysis.memory import Memory
+from deinplace.analysis.names import run_module
+from deinplace.analysis.source import Source
+from deinplace.analysis.terms import Terms
+from deinplace.analysis.values import NONE, Cls, Const, Fields, Fn, Obj, Other, Ten, Value
+from deinplace.model import Span
+
+PROGRAM_STEPS = 400_000
+FUNCTION_STEPS = 30_000
+Unit = tuple[str, str]
+"""(path, qualified name): a function on its own, or `<module>` for a program."""
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A write that destroys a save, and whether a backward pass that needs it is known to follow."""
+
+    write: Write
+    save: Save
+    sure: bool
+    unit: Unit
+
+
+@dataclass
+class Report:
+    """What abstract runs found out."""
+
+    hits: list[Hit] = field(default_factory=list)
+    writes: dict[Unit, list[Write]] = field(default_factory=dict)
+    traces: dict[Unit, list[tuple[object, ...]]] = field(default_factory=dict)
+    others: dict[tuple[str, Span], str] = field(default_factory=dict)
+    incomplete: dict[Unit, str] = field(default_factory=dict)
+    notes: dict[Unit, frozenset[str]] = field(default_factory=dict)
+
+
+def analyse(
+    sources: Mapping[str, Source],
+    terms: Terms | None = None,
+    lenient: bool = False,
+    units: Collection[Unit] | None = None,
+    wanted: Collection[tuple[str, str]] | None = None,
+) -> Report:
+    """Run every program, then every function that no program reached. `units` keeps to some of them.
+
+    `wanted` names the functions worth a run of their own, those that hold sites; others run only when called.
+    """
+    index = Index(sources)
+    machine = make(index, terms or Terms(), lenient)
+    report = Report()
+    roots = _roots(index)
+    for module in [*roots, *(m for m in index.modules.values() if m not in roots)]:
+        unit = (module.path, "<module>")
+        if module.path in machine.globals:
+            continue
+        _guarded(machine, report, unit, lambda m=module: _program(machine, m), PROGRAM_STEPS)  # type: ignore[misc]
+    for module in index.modules.values():
+        for node, info in module.functions.items():
+            unit = (module.path, info.qualname)
+            if node in machine.reached or (units is not None and unit not in units):
+                continue
+            if wanted is not None and unit not in wanted:
+                continue
+            if "<locals>" in info.qualname:
+                continue
+            _alone(machine, report, module, info)
+    return report
+
+
+def make(index: Index, terms: Terms, lenient: bool) -> Machine:
+    """A machine with its evaluators in place."""
+    machine = Machine(index, terms, PROGRAM_STEPS, lenient)
+    machine.evaluate = lambda node: expressions.evaluate(machine, node)
+    machine.execute = lambda body: statements.execute(machine, body)
+    machine.call = lambda func, args, keywords, node: calls.call(machine, func, args, keywords, node)
+    return machine
+
+
+def _roots(index: Index) -> list[ModuleInfo]:
+    """Modules that no other module of the project imports, and those with a `__main__` block."""
+    imported: set[str] = set()
+    for module in index.modules.values():
+        for dotted in module.imports.values():
+            for name in (dotted, dotted.rpartition(".")[0]):
+                found = index.module(name, module.path) if name else None
+                if found is not None and found is not module:
+                    imported.add(found.path)
+    return [m for m in index.modules.values() if m.path not in imported]
+
+
+def _guarded(machine: Machine, report: Report, unit: Unit, run: object, steps: int) -> None:
+    """Run one unit and collect what it did; what goes wrong makes it incomplete."""
+    machine.trace, machine.writes, machine.sinks = [], [], []
+    machine.notes, machine.clock = set(), 0
+    machine.steps, machine.grad = steps, "on"
+    depth = len(machine.frames)
+    before = machine.mem
+    try:
+        run()  # type: ignore[operator]
+    except Exhausted:
+        report.incomplete[unit] = "takes too many steps to follow"
+    except RecursionError:
+        report.incomplete[unit] = "is nested too deeply to follow"
+    del machine.frames[depth:]
+    if machine.mem is None:
+        machine.mem = before
+    report.traces[unit] = machine.trace
+    report.writes[unit] = machine.writes
+    report.notes[unit] = frozenset(machine.notes)
+    report.others.update(machine.visited)
+    report.hits += _hits(machine, unit)
+
+
+def _program(machine: Machine, module: ModuleInfo) -> None:
+    run_module(machine, module)
+    observe_globals(machine)
+
+
+def observe_globals(machine: Machine) -> None:
+    """What the top levels of all modules hold in the end can be seen by anybody."""
+    for path, fid in sorted(machine.globals.items()):
+        fields = machine.m.cells.get(fid)
+        if not isinstance(fields, Fields):
+            continue
+        for name, value in sorted(fields.fields.items(), key=lambda pair: str(pair[0])):
+            if isinstance(value, Ten | Obj | Const | Other):
+                machine.observe("global", path, str(name), *_seen(machine, value))
+
+
+def _seen(machine: Machine, value: Value) -> tuple[int, int]:
+    graph = machine.graph_of(value) if isinstance(value, Ten) else 0
+    return machine.term_of(value, 4), graph
+
+
+def _alone(machine: Machine, report: Report, module: ModuleInfo, info: FunctionInfo) -> None:
+    """Run a function on unknown arguments; whoever calls it sees its arguments, its result and `self` afterwards."""
+    start = machine.m.fork()
+    unit = (module.path, info.qualname)
+
+    def run() -> None:
+        fid = machine.globals.get(module.path)
+        if fid is None:
+            return
+        machine.frames.append(Frame(fid, module, module.source.tree, "<caller>"))
+        bound = _receiver(machine, info)
+        machine.clock = 0
+        machine.writes.clear()
+        machine.trace.clear()
+        names = [*info.node.args.posonlyargs, *info.node.args.args, *info.node.args.kwonlyargs]
+        values = dict(_arguments(machine, info, bound, names))
+        fn = Fn(info, (), None, machine.defaults_of(info))
+        keywords: dict[str, Value] = {str(k): v for k, v in values.items()}
+        positional = [keywords.pop(a.arg) for a in (*info.node.args.posonlyargs, *info.node.args.args) if a.arg in keywords]
+        result = calls.inline(machine, fn, positional, keywords, info.node.body[0])
+        if machine.mem is None:
+            return
+        machine.observe("returns", *_seen(machine, result))
+        handed = [t for v in (result, bound, *values.values()) if v is not None for t in _handed(machine, v)]
+        machine.sink(handed)
+        for name, value in values.items():
+            machine.observe("argument", name, *_seen(machine, value))
+
+    _guarded(machine, report, unit, run, FUNCTION_STEPS)
+    machine.mem = start
+
+
+def _handed(machine: Machine, value: Value) -> list[Ten]:
+    from deinplace.analysis.memory import tensors_in
+
+    return list(tensors_in(value, machine.m, 3))
+
+
+def _receiver(machine: Machine, info: FunctionInfo) -> Value | None:
+    """An instance to run a method on, constructed with unknown arguments."""
+    if info.owner is None or special(info.node) == "staticmethod":
+        return None
+    if special(info.node) == "classmethod":
+        return Cls(info.owner)
+    me = machine.record({"training": Other("number")} if machine.is_module(info.owner) else {}, "instance", tag=info.owner)
+    init = machine.find_method(info.owner, "__init__")
+    if init is not None and info.name != "__init__":
+        keep = machine.m.fork()
+        args = [*init.node.args.posonlyargs, *init.node.args.args, *init.node.args.kwonlyargs]
+        values = dict(_arguments(machine, init, me, args))
+        plain = [values.pop(a.arg) for a in (*init.node.args.posonlyargs, *init.node.args.args) if a.arg in values]
+        calls.inline(machine, Fn(init, (), None, machine.defaults_of(init)), plain, {str(k): v for k, v in values.items()}, init.node.body[0])
+        if machine.mem is None:
+            machine.mem = keep
+        if machine.is_module(info.owner):
+            machine.m.put(me.oid, "training", Other("number", machine.terms.make("training")))
+    return me
+
+
+def _arguments(
+    machine: Machine, info: FunctionInfo, bound: Value | None, names: list[ast.arg]
+) -> list[tuple[str, Value]]:
+    """Unknown arguments: parameters by their annotation, their default, or nothing known."""
+    defaults = dict(machine.defaults_of(info))
+    out: list[tuple[str, Value]] = []
+    for n, arg in enumerate(names):
+        if n == 0 and bound is not None:
+            out.append((arg.arg, bound))
+            continue
+        out.append((arg.arg, _argument(machine, info, arg, defaults.get(arg.arg))))
+    return out
+
+
+def _argument(machine: Machine, info: FunctionInfo, arg: ast.arg, default: Value | None) -> Value:
+    annotation = ast.unparse(arg.annotation) if arg.annotation is not None else ""
+    key = ("argument", info.node, arg.arg, machine.serial())
+    if attributes.is_tensor_annotation(machine, arg.annotation):
+        return machine.outside(key, "parameter", "annotated as a tensor", "tensor")
+    plain = annotation.replace("Optional[", "").rstrip("]").partition(" |")[0]
+    if plain in ("int", "float", "bool", "str", "complex"):
+        if isinstance(default, Const) and default.value is not None and (plain == "str" or "inplace" in arg.arg):
+            return default
+        return Other("string" if plain == "str" else "number", machine.terms.make("argument", machine.serial()))
+    if default is not None and not (isinstance(default, Const) and (default.value is None or isinstance(default.value, bool | int | float))):
+        return default
+    if isinstance(default, Const) and "inplace" in arg.arg:
+        return default
+    if isinstance(default, Const) and isinstance(default.value, bool | int | float):
+        return Other("number", machine.terms.make("argument", machine.serial()))
+    forward = info.name in ("forward", "__call__") and info.owner is not None and machine.is_module(info.owner)
+    return machine.outside(
+        key, "parameter", f"parameter `{arg.arg}`", "likely" if forward and default is None else "unknown"
+    )
+
+
+def _hits(machine: Machine, unit: Unit) -> list[Hit]:
+    """Pairs of write and save; sure where a backward pass after the write reaches the operation that saved."""
+    out: list[Hit] = []
+    closures: list[tuple[int, frozenset[int]]] = []
+    for nodes, time in machine.sinks:
+        closures.append((time, _ancestors(machine, nodes)))
+    for write in machine.writes:
+        for numbers, certain in ((write.hits, True), (write.maybe, False)):
+            for number in numbers:
+                save = machine.saves[number]
+                if any(time > write.time and save.node in reach for time, reach in closures):
+                    out.append(Hit(write, save, certain, unit))
+    return out
+
+
+def _ancestors(machine: Machine, nodes: frozenset[int]) -> frozenset[int]:
+    seen = set(nodes)
+    todo = list(nodes)
+    while todo:
+        for parent in machine.parents[todo.pop()]:
+            if parent not in seen:
+                seen.add(parent)
+                todo.append(parent)
+    return frozenset(seen)
+
+
+__all__ = ["NONE", "Hit", "Memory", "Report", "analyse"]

@@ -1,0 +1,403 @@
+"""What a statement does, in an abstract run."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+
+from deinplace.analysis import attributes, context, writes
+from deinplace.analysis.expressions import OPERATORS, binary, evaluate, truth
+from deinplace.analysis.iteration import iterate
+from deinplace.analysis.machine import Loop, Machine
+from deinplace.analysis.memory import Memory
+from deinplace.analysis.names import import_statement, lookup
+from deinplace.analysis.values import (
+    NONE,
+    Cls,
+    Const,
+    Fn,
+    Obj,
+    Other,
+    Ten,
+    Union,
+    Value,
+)
+
+
+def execute(m: Machine, body: list[ast.stmt]) -> None:
+    """Run statements until the path ends."""
+    for stmt in body:
+        if m.mem is None:
+            return
+        m.step()
+        m.frame.node = stmt
+        handler = _HANDLERS.get(type(stmt))
+        if handler is not None:
+            handler(m, stmt)
+
+
+def assign(m: Machine, target: ast.expr, value: Value) -> None:
+    """Bind a target."""
+    if isinstance(target, ast.Name):
+        bind(m, target.id, value)
+    elif isinstance(target, ast.Tuple | ast.List):
+        for part, item in unpack(m, target.elts, value):
+            assign(m, part, item)
+    elif isinstance(target, ast.Starred):
+        assign(m, target.value, value)
+    elif isinstance(target, ast.Attribute):
+        attributes.store(m, evaluate(m, target.value), target, value)
+    elif isinstance(target, ast.Subscript):
+        base = evaluate(m, target.value)
+        attributes.store_item(m, base, evaluate(m, target.slice), target, value)
+
+
+def bind(m: Machine, name: str, value: Value) -> None:
+    """Bind a name in the scope that owns it."""
+    if name in m.frame.shared:
+        for fid in (*m.frame.closure, m.globals[m.frame.module.path]):
+            if name in m.m.fields(fid).fields or fid == m.globals[m.frame.module.path]:
+                m.m.put(fid, name, value)
+                return
+    m.m.put(m.frame.fid, name, value)
+
+
+def unpack(m: Machine, targets: list[ast.expr], value: Value) -> list[tuple[ast.expr, Value]]:
+    """Pairs of target and item for a tuple assignment."""
+    count = len(targets)
+    star = next((n for n, t in enumerate(targets) if isinstance(t, ast.Starred)), None)
+    if isinstance(value, Obj) and value.what in ("list", "tuple"):
+        items = list(m.items_of(value).items)
+        if star is None:
+            items += [items[-1] if items else Other("unknown")] * (count - len(items))
+            return list(zip(targets, items, strict=False))
+        tail = count - star - 1
+        middle = m.sequence(items[star : len(items) - tail])
+        return list(zip(targets, [*items[:star], middle, *items[len(items) - tail :]], strict=False))
+    if isinstance(value, Ten):
+        return [(t, attributes.part(m, value, n)) for n, t in enumerate(targets)]
+    if isinstance(value, Union):
+        return unpack(m, targets, value.options[0])
+    items = iterate(m, value, targets[0])[0] or [Other("unknown")]
+    return [(t, items[min(n, len(items) - 1)]) for n, t in enumerate(targets)]
+
+
+def _assign(m: Machine, node: ast.Assign) -> None:
+    value = evaluate(m, node.value)
+    for target in node.targets:
+        assign(m, target, value)
+
+
+def _annotated(m: Machine, node: ast.AnnAssign) -> None:
+    if node.value is not None:
+        value = evaluate(m, node.value)
+        if isinstance(value, Ten) and attributes.is_tensor_annotation(m, node.annotation):
+            m.refine(value, "annotated as a tensor")
+        assign(m, node.target, value)
+
+
+def _augmented(m: Machine, node: ast.AugAssign) -> None:
+    target = node.target
+    base: Value = NONE
+    index: Value = NONE
+    if isinstance(target, ast.Name):
+        old = lookup(m, target.id)
+    elif isinstance(target, ast.Attribute):
+        base = evaluate(m, target.value)
+        old = attributes.get(m, base, target.attr, target)
+    else:
+        base = evaluate(m, target.value)
+        index = evaluate(m, target.slice)
+        old = attributes.item(m, base, index, target)
+    right = evaluate(m, node.value)
+    name = OPERATORS[type(node.op)][0]
+    m.frame.node = node
+    if isinstance(old, Ten):
+        if isinstance(target, ast.Subscript) and isinstance(base, Ten):
+            fresh = binary(m, node.op, old, right, node, (target, node.value))
+            attributes.store_item(m, base, index, target, fresh, "+=", node)
+            return
+        parts = {"other": node.value}
+        value: Value = writes.apply(m, old, name, {"other": right}, node, "aug", parts, ast.unparse(target))
+    else:
+        value = _plain(m, node, old, right, target)
+    if isinstance(target, ast.Name):
+        bind(m, target.id, value)
+    elif isinstance(target, ast.Attribute):
+        attributes.store(m, base, target, value, quiet=True)
+    else:
+        attributes.store_item(m, base, index, target, value, quiet=True)
+
+
+def _plain(m: Machine, node: ast.AugAssign, old: Value, right: Value, target: ast.expr) -> Value:
+    """An augmented assignment to something that is not a tensor."""
+    writes.other(m, node, old)
+    if isinstance(old, Obj) and old.what == "list" and isinstance(node.op, ast.Add):
+        more, opened = iterate(m, right, node)
+        attributes.extend(m, old, more, opened)
+        return old
+    owner = m.class_of(old)
+    if owner is not None:
+        m.call(attributes.get(m, old, _SPECIAL[type(node.op)], node), [right], {}, node)
+        return old
+    parts = (ast.copy_location(ast.Name("_", ast.Load()), node), node.value)
+    return binary(m, node.op, old, right, node, parts)
+
+
+_SPECIAL: dict[type[ast.operator], str] = {
+    ast.Add: "__iadd__",
+    ast.Sub: "__isub__",
+    ast.Mult: "__imul__",
+    ast.Div: "__itruediv__",
+    ast.FloorDiv: "__ifloordiv__",
+    ast.Mod: "__imod__",
+    ast.Pow: "__ipow__",
+    ast.MatMult: "__imatmul__",
+    ast.BitAnd: "__iand__",
+    ast.BitOr: "__ior__",
+    ast.BitXor: "__ixor__",
+    ast.LShift: "__ilshift__",
+    ast.RShift: "__irshift__",
+}
+
+
+def _expression(m: Machine, node: ast.Expr) -> None:
+    evaluate(m, node.value)
+
+
+def _return(m: Machine, node: ast.Return) -> None:
+    value = evaluate(m, node.value) if node.value is not None else NONE
+    if m.mem is not None:
+        m.frame.returns.append((value, m.mem))
+    m.mem = None
+
+
+def _raise(m: Machine, node: ast.Raise) -> None:
+    m.mem = None
+
+
+def _if(m: Machine, node: ast.If) -> None:
+    test = evaluate(m, node.test)
+    if m.mem is None:
+        return
+    known = truth(m, test)
+    if known is not None:
+        execute(m, node.body if known else node.orelse)
+        return
+    condition = m.terms.make("condition", m.serial())
+    m.observe("if", m.term_of(test))
+    start = m.m.fork()
+    _narrow(m, node.test, True)
+    execute(m, node.body)
+    after, m.mem = m.mem, start
+    _narrow(m, node.test, False)
+    m.observe("else")
+    execute(m, node.orelse)
+    m.observe("fi")
+    m.mem = m.merge_at(after, m.mem, condition)
+
+
+def _narrow(m: Machine, test: ast.expr, held: bool) -> None:
+    """`isinstance(x, torch.Tensor)` and `torch.is_tensor(x)` say what x is; `x is None` what it is not."""
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) and held:
+        for part in test.values:
+            _narrow(m, part, True)
+    elif isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        _narrow(m, test.operand, not held)
+    elif isinstance(test, ast.Call) and held and test.args and isinstance(test.args[0], ast.Name):
+        called = ast.unparse(test.func)
+        about = ast.unparse(test.args[1]) if len(test.args) > 1 else ""
+        if called.endswith("is_tensor") or (called == "isinstance" and about.endswith("Tensor")):
+            m.refine(lookup(m, test.args[0].id), "guarded by a test for tensors")
+    elif isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.left, ast.Name):
+        right = test.comparators[0]
+        if isinstance(right, ast.Constant) and right.value is None:
+            if isinstance(test.ops[0], ast.Is) is held:
+                bind(m, test.left.id, NONE)
+            else:
+                value = lookup(m, test.left.id)
+                if isinstance(value, Union):
+                    rest = tuple(o for o in value.options if o != NONE)
+                    bind(m, test.left.id, rest[0] if len(rest) == 1 else Union(rest))
+
+
+def _for(m: Machine, node: ast.For | ast.AsyncFor) -> None:
+    values, _ = iterate(m, evaluate(m, node.iter), node.iter)
+    m.frame.node = node
+    loop = Loop()
+    m.frame.loops.append(loop)
+    for value in values:
+        if m.mem is None:
+            break
+        assign(m, node.target, value)
+        execute(m, node.body)
+        m.mem = m.merge_all([m.mem, *loop.continues])
+        loop.continues.clear()
+    m.frame.loops.pop()
+    if m.mem is not None:
+        execute(m, node.orelse)
+    m.mem = m.merge_all([m.mem, *loop.breaks])
+
+
+def _while(m: Machine, node: ast.While) -> None:
+    loop = Loop()
+    m.frame.loops.append(loop)
+    exits: list[Memory | None] = []
+    for _ in range(2):
+        known = truth(m, evaluate(m, node.test)) if m.mem is not None else False
+        if m.mem is None or known is False:
+            break
+        execute(m, node.body)
+        m.mem = m.merge_all([m.mem, *loop.continues])
+        loop.continues.clear()
+    m.frame.loops.pop()
+    forever = isinstance(node.test, ast.Constant) and bool(node.test.value)
+    if not forever or (not loop.breaks and m.frame.scope is m.frame.module.source.tree):
+        exits.append(m.mem)
+    m.mem = m.merge_all([*exits, *loop.breaks])
+    if m.mem is not None and node.orelse:
+        execute(m, node.orelse)
+
+
+def _break(m: Machine, node: ast.Break) -> None:
+    if m.frame.loops and m.mem is not None:
+        m.frame.loops[-1].breaks.append(m.mem)
+    m.mem = None
+
+
+def _continue(m: Machine, node: ast.Continue) -> None:
+    if m.frame.loops and m.mem is not None:
+        m.frame.loops[-1].continues.append(m.mem)
+    m.mem = None
+
+
+def _with(m: Machine, node: ast.With | ast.AsyncWith) -> None:
+    before = m.grad
+    exits: list[Value] = []
+    for item in node.items:
+        value = evaluate(m, item.context_expr)
+        mode = context.mode_of(m, value)
+        entered: Value = value
+        if mode:
+            m.grad = mode
+        elif m.mem is not None:
+            method = m.method_of(value, "__enter__")
+            if method is not None:
+                entered = m.call(method, [], {}, item.context_expr)
+                leave = m.method_of(value, "__exit__")
+                exits += [leave] if leave is not None else []
+        if item.optional_vars is not None and m.mem is not None:
+            assign(m, item.optional_vars, entered)
+    if m.mem is not None:
+        execute(m, node.body)
+    m.grad = before
+    for leave in reversed(exits):
+        if m.mem is not None:
+            m.call(leave, [NONE, NONE, NONE], {}, node)
+
+
+def _try(m: Machine, node: ast.Try | ast.TryStar) -> None:
+    start = m.m.fork()
+    execute(m, node.body)
+    if m.mem is not None:
+        execute(m, node.orelse)
+    ends: list[Memory | None] = [m.mem]
+    for handler in node.handlers:
+        m.mem = start.fork()
+        if handler.name:
+            m.m.put(m.frame.fid, handler.name, Other("exception"))
+        execute(m, handler.body)
+        ends.append(m.mem)
+    m.mem = m.merge_all(ends)
+    if m.mem is not None:
+        execute(m, node.finalbody)
+
+
+def _function(m: Machine, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+    info = m.frame.module.functions[node]
+    plain = [*node.args.posonlyargs, *node.args.args]
+    defaults = [(a.arg, evaluate(m, d)) for a, d in zip(plain[::-1], node.args.defaults[::-1], strict=False)]
+    for arg, default in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True):
+        if default is not None:
+            defaults.append((arg.arg, evaluate(m, default)))
+    closure = () if m.frame.function == "<module>" else (m.frame.fid, *m.frame.closure)
+    value: Value = Fn(info, closure, None, tuple(defaults))
+    m.m.put(m.frame.fid, node.name, context.decorated(m, value, node))
+
+
+def _class(m: Machine, node: ast.ClassDef) -> None:
+    info = m.frame.module.classes[node]
+    m.m.put(m.frame.fid, node.name, Cls(info))
+    fields = {}
+    for stmt in node.body:
+        if isinstance(stmt, ast.Assign) and len(stmt.targets) == 1 and isinstance(stmt.targets[0], ast.Name):
+            fields[stmt.targets[0].id] = evaluate(m, stmt.value)
+        elif isinstance(stmt, ast.AnnAssign) and isinstance(stmt.target, ast.Name) and stmt.value is not None:
+            fields[stmt.target.id] = evaluate(m, stmt.value)
+    m.class_fields[info] = fields
+
+
+def _import(m: Machine, node: ast.Import | ast.ImportFrom) -> None:
+    import_statement(m, node)
+
+
+def _shared(m: Machine, node: ast.Global | ast.Nonlocal) -> None:
+    m.frame.shared.update(node.names)
+
+
+def _delete(m: Machine, node: ast.Delete) -> None:
+    for target in node.targets:
+        if isinstance(target, ast.Name):
+            m.m.drop(m.frame.fid, target.id)
+
+
+def _assert(m: Machine, node: ast.Assert) -> None:
+    evaluate(m, node.test)
+    if m.mem is not None:
+        _narrow(m, node.test, True)
+
+
+def _match(m: Machine, node: ast.Match) -> None:
+    evaluate(m, node.subject)
+    start = m.m.fork()
+    ends: list[Memory | None] = [start]
+    for case in node.cases:
+        m.mem = start.fork()
+        for part in ast.walk(case.pattern):
+            name = getattr(part, "name", None)
+            if isinstance(name, str):
+                m.m.put(m.frame.fid, name, Other("unknown"))
+        execute(m, case.body)
+        ends.append(m.mem)
+    m.mem = m.merge_all(ends)
+
+
+_HANDLERS: dict[type[ast.stmt], Callable[[Machine, ast.stmt], None]] = {
+    ast.Assign: _assign,
+    ast.AnnAssign: _annotated,
+    ast.AugAssign: _augmented,
+    ast.Expr: _expression,
+    ast.Return: _return,
+    ast.Raise: _raise,
+    ast.If: _if,
+    ast.For: _for,
+    ast.AsyncFor: _for,
+    ast.While: _while,
+    ast.Break: _break,
+    ast.Continue: _continue,
+    ast.With: _with,
+    ast.AsyncWith: _with,
+    ast.Try: _try,
+    ast.TryStar: _try,
+    ast.FunctionDef: _function,
+    ast.AsyncFunctionDef: _function,
+    ast.ClassDef: _class,
+    ast.Import: _import,
+    ast.ImportFrom: _import,
+    ast.Global: _shared,
+    ast.Nonlocal: _shared,
+    ast.Delete: _delete,
+    ast.Assert: _assert,
+    ast.Match: _match,
+}  # type: ignore[assignment]
+__all__ = ["assign", "bind", "execute", "unpack", "Const"]

@@ -1,0 +1,216 @@
+"""Methods of tensors and functions of torch."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+
+from deinplace.analysis import calls, dtypes, facts, modules, ops, writes
+from deinplace.analysis.machine import Machine
+from deinplace.analysis.values import NONE, Const, Obj, Other, Ref, Ten, Value
+from deinplace.catalog import FunctionInfo
+
+_PYTHON = ("append", "extend", "insert", "update", "pop", "get", "items", "keys", "values", "copy", "add", "remove",
+           "index", "count", "sort", "join", "split", "format", "setdefault", "clear", "replace", "strip")  # fmt: skip
+
+
+def method(m: Machine, base: Ten, name: str, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+    """`tensor.name(...)`."""
+    entry = facts.method(name)
+    if m.kind(base) == "unknown":
+        if entry is None or name in _PYTHON:
+            m.escape(base, f"has .{name}() called")
+            return calls.unknown(m, base, [base, *args], keywords, node, f".{name}")
+        m.refine(base, f"has .{name}() called", "likely")
+    if entry is None:
+        return calls.unknown(m, base, [base, *args], keywords, node, f".{name}")
+    if name in ("backward",):
+        return _backward(m, base)
+    if entry.in_place:
+        return _in_place(m, base, entry, name, args, keywords, node)
+    if name in ("register_hook", "retain_grad"):
+        for sid in base.sids:
+            m.update(sid, flags=m.storage(sid).flags | {"hooked"})
+        m.observe(name, m.read(base), base.sids[0] if name == "retain_grad" else 0)
+        return NONE
+    if entry.returns == "other" or name in ("item", "tolist", "size", "numel", "dim", "stride"):
+        if name in ("numpy", "tolist") or entry.aliases:
+            m.escape(base, f"is shared through .{name}()")
+        term = m.terms.make(name, m.read(base), *(m.term_of(a) for a in args))
+        return Other("size" if name == "size" and not args else "ndarray" if name == "numpy" else "number", term)
+    named = _named(entry, [base, *args])
+    parts = _parts(entry, node, True)
+    return results(m, name, ops.operate(m, name, named, node, parts, keywords, entry), entry, named, node)
+
+
+def results(m: Machine, name: str, value: Value, entry: FunctionInfo, named: dict[str, Value], node: ast.AST) -> Value:
+    """Several results for operations that keep or name more than one (`max(dim)`, `topk`)."""
+    return value
+
+
+def _backward(m: Machine, base: Ten) -> Value:
+    m.observe("backward", m.read(base), m.graph_of(base))
+    m.sink([base])
+    return NONE
+
+
+def _in_place(
+    m: Machine, base: Ten, entry: FunctionInfo, name: str, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value:
+    if entry.effect == "autograd":
+        return _autograd(m, base, name, args)
+    if entry.effect == "metadata":
+        m.observe("metadata", name, m.read(base))
+        return base
+    op = facts.functional(name)
+    named = _named(entry, [base, *args])
+    first = next(iter(named))
+    named.pop(first)
+    if name == "copy_":
+        op = "copy"
+    elif name == "zero_":
+        op = "zero"
+    parts = _parts(entry, node, True)
+    return writes.apply(m, base, op, named, node, "method", parts, keywords=keywords, entry=entry)
+
+
+def _autograd(m: Machine, base: Ten, name: str, args: list[Value]) -> Value:
+    if name == "requires_grad_":
+        on = not (args and args[0] == Const(False))
+        for sid in base.sids:
+            known = m.storage(sid)
+            if on:
+                graph = m.terms.make("leaf", known.term)
+                flags = known.flags if known.nodes else known.flags | {"leaf"}
+                m.update(sid, grad="yes", graph=graph, flags=flags)
+            else:
+                m.update(sid, grad="no", graph=0)
+        return replace(base, cut=False)
+    if name == "detach_":
+        for sid in base.sids:
+            m.update(sid, grad="no", graph=0, nodes=frozenset())
+        m.observe("detach_")
+    return base
+
+
+def _named(entry: FunctionInfo, args: list[Value]) -> dict[str, Value]:
+    """Positional arguments by the names that the catalog's saves use."""
+    named: dict[str, Value] = {}
+    for n, value in enumerate(args):
+        name = entry.parameters[n] if n < len(entry.parameters) else f"more{n}"
+        named[name if name not in named else f"more{n}"] = value
+    return named
+
+
+def _parts(entry: FunctionInfo, node: ast.AST, bound: bool) -> dict[str, ast.expr]:
+    """Expressions of the arguments, by the same names."""
+    if not isinstance(node, ast.Call) or any(isinstance(a, ast.Starred) for a in node.args):
+        return {}
+    exprs = list(node.args)
+    if bound and isinstance(node.func, ast.Attribute):
+        exprs.insert(0, node.func.value)
+    parts = {entry.parameters[n] if n < len(entry.parameters) else f"more{n}": e for n, e in enumerate(exprs)}
+    parts.update({k.arg: k.value for k in node.keywords if k.arg})
+    return parts
+
+
+def torch_call(m: Machine, name: str, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+    """A call of something in torch."""
+    last = name.rpartition(".")[2]
+    if facts.module(name) is not None or name in modules.CONTAINERS or (name.startswith("torch.nn.") and last[:1].isupper() and last != "Parameter"):
+        return modules.construct(m, name, args, keywords, node)
+    if last in ("Parameter", "Buffer"):
+        return _parameter(m, args, last)
+    if name.startswith("torch.optim."):
+        if "lr_scheduler" in name:
+            return Other("scheduler")
+        return modules.make_optimizer(m, args, keywords)
+    if name.startswith("torch.nn.init."):
+        return _initialise(m, args, name, node)
+    if name in ("torch.autograd.grad", "torch.autograd.backward"):
+        return _gradients(m, args, last)
+    entry = facts.function(name)
+    if entry is None and name.startswith("torch.Tensor.") and args and isinstance(args[0], Ten):
+        return method(m, args[0], last, args[1:], keywords, node)
+    if entry is None:
+        if last in ("manual_seed", "seed", "set_default_dtype", "device", "Generator", "Size"):
+            return Other("number")
+        return calls.unknown(m, Ref(name), args, keywords, node, name)
+    return _function(m, name, last, entry, args, keywords, node)
+
+
+def _function(
+    m: Machine, name: str, last: str, entry: FunctionInfo, args: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value:
+    named = _named(entry, args)
+    parts = _parts(entry, node, False)
+    for value in args:
+        if not entry.factory:
+            m.refine(value, f"given to {name}")
+    first = args[0] if args else keywords.get(entry.parameters[0] if entry.parameters else "input", NONE)
+    out = keywords.pop("out", None)
+    if entry.in_place and isinstance(first, Ten):
+        rest = {k: v for n, (k, v) in enumerate(named.items()) if n}
+        op = facts.functional(last) if facts.method(last) else last.rstrip("_")
+        return writes.apply(m, first, op, rest, node, "function", parts, keywords=keywords, entry=entry)
+    flag = _flag(entry, args, keywords)
+    if flag and isinstance(first, Ten):
+        rest = {k: v for n, (k, v) in enumerate(named.items()) if n and k != "inplace"}
+        inplace = replace(entry, saves=entry.saves_inplace, saves_alone=entry.saves_inplace)
+        return writes.apply(m, first, last, rest, node, "flag", parts, keywords=keywords, entry=inplace)
+    named.pop("inplace", None)
+    value = ops.operate(m, last, named, node, parts, keywords, entry)
+    if isinstance(out, Ten) and isinstance(value, Ten):
+        target = out
+        term = m.read(value)
+        writes.record(m, target, last, node, "out")
+        writes.store(m, target, term, m.graph_of(value), None, [value])
+        return target
+    if isinstance(value, Ten) and keywords.get("requires_grad") == Const(True) and value.exact:
+        term = m.read(value)
+        m.update(value.sids[0], grad="yes", graph=m.terms.make("leaf", term), flags=frozenset({"leaf"}), origin="leaf")
+    return value
+
+
+def _flag(entry: FunctionInfo, args: list[Value], keywords: dict[str, Value]) -> bool:
+    if entry.inplace is None:
+        return False
+    given = keywords.get(entry.inplace.name) or (args[entry.inplace.position] if entry.inplace.position < len(args) else None)
+    return isinstance(given, Const) and bool(given.value)
+
+
+def _parameter(m: Machine, args: list[Value], last: str) -> Value:
+    first = args[0] if args else NONE
+    if isinstance(first, Ten):
+        sid = first.sids[0]
+        made = modules.leaf(m, "an nn.Parameter", m.read(first), "parameter" if last == "Parameter" else "buffer")
+        known = m.storage(sid)
+        if known.origin != "fresh":
+            m.escape(first, "became a Parameter")
+        m.update(made.sids[0], dtype=m.dtype_of(first) or "float")
+        return made
+    return modules.leaf(m, "an nn.Parameter", m.terms.make("parameter", m.serial()))
+
+
+def _initialise(m: Machine, args: list[Value], name: str, node: ast.AST) -> Value:
+    first = args[0] if args else NONE
+    if isinstance(first, Ten):
+        m.refine(first, f"given to {name}")
+        grad, m.grad = m.grad, "off"
+        writes.store(m, first, m.terms.make(name, m.read(first), m.serial()), None, None, [])
+        m.grad = grad
+    return first
+
+
+def _gradients(m: Machine, args: list[Value], last: str) -> Value:
+    outputs = ops.tensors(m, args[0]) if args else []
+    m.observe(last, *((m.read(t), m.graph_of(t)) for t in outputs))
+    m.sink(outputs)
+    wanted = ops.tensors(m, args[1]) if len(args) > 1 else []
+    items: list[Value] = [
+        m.tensor("a gradient", m.terms.make("gradient", m.read(t), m.serial()), grad="maybe", dtype=m.dtype_of(t)) for t in wanted
+    ]
+    return m.sequence(items or [m.tensor("a gradient", m.terms.make("gradient", m.serial()))], "tuple")
+
+
+__all__ = ["Obj", "dtypes", "method", "torch_call"]

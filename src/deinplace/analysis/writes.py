@@ -1,0 +1,129 @@
+"""In-place writes: what they destroy, and what memory holds afterwards."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+
+from deinplace.analysis import dtypes, facts, ops
+from deinplace.analysis.machine import Machine, Write
+from deinplace.analysis.memory import stronger
+from deinplace.analysis.source import span_of
+from deinplace.analysis.values import NO_IDS, Fields, Ten, Torch, Value
+from deinplace.catalog import FunctionInfo
+from deinplace.model import Place
+
+
+def apply(
+    m: Machine,
+    target: Ten,
+    op: str,
+    named: dict[str, Value],
+    node: ast.AST,
+    form: str,
+    parts: dict[str, ast.expr],
+    text: str = "",
+    keywords: dict[str, Value] | None = None,
+    module: Torch | None = None,
+    entry: FunctionInfo | None = None,
+) -> Ten:
+    """`target op= arguments`, in place; the target itself is the result."""
+    inputs = {"self": target, **named}
+    keywords = keywords or {}
+    entry = entry or facts.method(op + "_") or facts.method(op)
+    term = ops.term(m, op, inputs, keywords)
+    if entry is not None and entry.random:
+        term = m.terms.make("made", term, m.serial())
+    if not dtypes.kept(m, op, target, list(named.values())):
+        term = m.terms.make("cast", term, dtypes.name(m, target))
+    tensors = [t for v in (*named.values(), *keywords.values()) for t in ops.tensors(m, v)]
+    graph = ops.graph(m, term, [target, *tensors])
+    record(m, target, op, node, form, module, text)
+    if m.grad != "off":
+        made = m.node([target, *tensors])
+        ops.keep(m, op, made, {**named, **keywords}, [target, *tensors], node, parts, entry)
+        store(m, target, term, graph, made, tensors)
+        ops.keep_result(m, op, made, target, [target, *tensors], node, entry)
+    else:
+        store(m, target, term, None, None, [])
+    return target
+
+
+def store(m: Machine, target: Ten, term: int, graph: int | None, node: int | None, inputs: list[Ten]) -> None:
+    """Put a new value where `target` lies. `graph` None keeps the graph as it is, as a write under no_grad does."""
+    if target.choice is not None:
+        condition, yes, no = target.choice
+        old_graphs = [m.graph_of(side) for side in (yes, no)]
+        olds = [m.read(side) for side in (yes, no)]
+        for side, old, old_graph, first in ((yes, olds[0], old_graphs[0], True), (no, olds[1], old_graphs[1], False)):
+            pair = (term, old) if first else (old, term)
+            graphs = None if graph is None else ((graph, old_graph) if first else (old_graph, graph))
+            picked = None if graphs is None else m.terms.choose(condition, *graphs)
+            store(m, side, m.terms.choose(condition, *pair), picked, node, inputs)
+        return
+    sid = target.sids[0]
+    known = m.storage(sid)
+    changes: dict[str, object] = {"term": m.terms.put(known.term, target.path, term)}
+    leaf = "leaf" in known.flags and known.grad == "yes"
+    if graph is not None and not target.cut and not leaf:
+        changes["graph"] = m.terms.put(known.graph, target.path, graph)
+        changes["nodes"] = known.nodes | ({node} if node is not None else NO_IDS)
+        changes["grad"] = stronger(known.grad, m.mixed(inputs))
+    m.m.cells[sid] = replace(known, **changes)  # type: ignore[arg-type]
+
+
+def record(
+    m: Machine, target: Ten, op: str, node: ast.AST, form: str, module: Torch | None = None, text: str = ""
+) -> None:
+    """Note a write and the saves that it destroys; the saves are forgotten, as if the write had been mended."""
+    hits: frozenset[int] = NO_IDS
+    maybe: frozenset[int] = NO_IDS
+    for sid in target.sids:
+        known = m.storage(sid)
+        if target.exact:
+            hits |= known.saves
+            maybe |= known.maybe
+        else:
+            maybe |= known.saves | known.maybe
+        if known.saves or known.maybe:
+            m.update(sid, saves=NO_IDS, maybe=NO_IDS)
+    first = m.storage(target.sids[0])
+    flagged = ()
+    if module is not None:
+        flagged = (Place(module.path, span_of(module.node)),)
+    m.writes.append(
+        Write(
+            place=m.place(node),
+            stack=m.stack(node),
+            form=form,
+            op=op,
+            kind=m.kind(target),
+            why=first.why,
+            origin="view" if target.view else first.origin if target.exact else "alias",
+            view=target.view,
+            grad_on=m.grad != "off",
+            grad=m.grad_of(replace(target, cut=False)),
+            leaf=any("leaf" in m.storage(s).flags for s in target.sids),
+            time=m.tick(),
+            hits=tuple(sorted(hits)),
+            maybe=tuple(sorted(maybe)),
+            names=names_of(m, target),
+            flagged=flagged,
+            module=module.name if module is not None else "",
+            cut=target.cut,
+        )
+    )
+
+
+def names_of(m: Machine, target: Ten) -> tuple[str, ...]:
+    """Local names bound to the very tensor."""
+    fields = m.m.cells.get(m.frame.fid)
+    if not isinstance(fields, Fields):
+        return ()
+    return tuple(str(k) for k, v in fields.fields.items() if v == target)
+
+
+def other(m: Machine, node: ast.AST, value: Value) -> None:
+    """A write to something that is not a tensor."""
+    what = getattr(value, "what", type(value).__name__)
+    m.visited[m.frame.module.path, span_of(node)] = str(what)
