@@ -39,7 +39,8 @@ def element(m: Machine, value: Ten, n: int) -> Ten:
 def _object(m: Machine, value: Obj) -> tuple[list[Value], bool]:
     content = m.m.cells.get(value.oid)
     if isinstance(content, Items):
-        return list(content.items[:LIMIT]), content.open or len(content.items) > LIMIT
+        limit = 64 if all(isinstance(v, Obj) and v.what in ("module", "instance") for v in content.items) else LIMIT
+        return list(content.items[:limit]), content.open or len(content.items) > limit
     fields = m.fields_of(value)
     if value.what == "dict":
         keys = [Const(k) if not isinstance(k, tuple) else Other("unknown") for k in fields.fields]

@@ -72,6 +72,7 @@ class Write:
     flagged: tuple[Place, ...] = ()
     module: str = ""
     cut: bool = False
+    flags: frozenset[str] = frozenset()
 
 
 @dataclass
@@ -270,7 +271,7 @@ class Machine:
             if isinstance(content, Items):
                 return make(value.what, *(self.term_of(v, depth - 1) for v in content.items))
             if isinstance(content, Fields):
-                pairs = sorted(((str(k), self.term_of(v, depth - 1)) for k, v in content.fields.items()))
+                pairs = sorted(((str(k), self.term_of(v, depth - 1)) for k, v in content.fields.items() if k != "inplace"))
                 return make(value.what, *pairs)
         return make(type(value).__name__)
 

@@ -166,7 +166,7 @@ def keep(
     """
     names = facts.saved(op, entry, len(inputs)) if saved is None else saved
     for name, value in named.items():
-        if name not in names:
+        if name.partition("#")[0] not in names:
             continue
         for tensor in tensors(m, value):
             rest = [t for t in inputs if t is not tensor]

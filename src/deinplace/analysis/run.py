@@ -14,7 +14,7 @@ from deinplace.analysis.memory import Memory
 from deinplace.analysis.names import run_module
 from deinplace.analysis.source import Source
 from deinplace.analysis.terms import Terms
-from deinplace.analysis.values import NONE, Cls, Const, Fields, Fn, Obj, Other, Ten, Value
+from deinplace.analysis.values import NONE, Cls, Const, Fields, Fn, Obj, Other, Storage, Ten, Value
 from deinplace.model import Span
 
 PROGRAM_STEPS = 400_000
@@ -125,6 +125,7 @@ def _guarded(machine: Machine, report: Report, unit: Unit, run: object, steps: i
 def _program(machine: Machine, module: ModuleInfo) -> None:
     run_module(machine, module)
     observe_globals(machine)
+    observe_outside(machine)
 
 
 def observe_globals(machine: Machine) -> None:
@@ -136,6 +137,14 @@ def observe_globals(machine: Machine) -> None:
         for name, value in sorted(fields.fields.items(), key=lambda pair: str(pair[0])):
             if isinstance(value, Ten | Obj | Const | Other):
                 machine.observe("global", path, str(name), *_seen(machine, value))
+
+
+def observe_outside(machine: Machine) -> None:
+    """Memory that came from outside and was written: its owner sees that."""
+    for tensor, born in list(machine.external.values()):
+        known = machine.m.cells.get(tensor.sids[0])
+        if isinstance(known, Storage) and known.term != born:
+            machine.observe("outside", born, known.term, known.graph)
 
 
 def _seen(machine: Machine, value: Value) -> tuple[int, int]:
@@ -170,6 +179,7 @@ def _alone(machine: Machine, report: Report, module: ModuleInfo, info: FunctionI
         machine.sink(handed)
         for name, value in values.items():
             machine.observe("argument", name, *_seen(machine, value))
+        observe_outside(machine)
 
     _guarded(machine, report, unit, run, FUNCTION_STEPS)
     machine.mem = start

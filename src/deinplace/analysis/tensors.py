@@ -97,9 +97,15 @@ def _named(entry: FunctionInfo, args: list[Value]) -> dict[str, Value]:
     """Positional arguments by the names that the catalog's saves use."""
     named: dict[str, Value] = {}
     for n, value in enumerate(args):
-        name = entry.parameters[n] if n < len(entry.parameters) else f"more{n}"
-        named[name if name not in named else f"more{n}"] = value
+        named[_parameter_name(entry, n)] = value
     return named
+
+
+def _parameter_name(entry: FunctionInfo, n: int) -> str:
+    """The n-th positional argument's parameter; those that `*args` swallows are told apart by a number."""
+    if n < len(entry.parameters):
+        return entry.parameters[n]
+    return f"{entry.parameters[-1] if entry.parameters else 'more'}#{n}"
 
 
 def _parts(entry: FunctionInfo, node: ast.AST, bound: bool) -> dict[str, ast.expr]:
@@ -109,7 +115,7 @@ def _parts(entry: FunctionInfo, node: ast.AST, bound: bool) -> dict[str, ast.exp
     exprs = list(node.args)
     if bound and isinstance(node.func, ast.Attribute):
         exprs.insert(0, node.func.value)
-    parts = {entry.parameters[n] if n < len(entry.parameters) else f"more{n}": e for n, e in enumerate(exprs)}
+    parts = {_parameter_name(entry, n): e for n, e in enumerate(exprs)}
     parts.update({k.arg: k.value for k in node.keywords if k.arg})
     return parts
 

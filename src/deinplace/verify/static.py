@@ -1,0 +1,216 @@
+"""`fix` without a driver: rewrites that two abstract runs, before and after, prove to change nothing that anyone sees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from deinplace.analysis import safety
+from deinplace.analysis.machine import Save, Write
+from deinplace.analysis.run import Hit, Report, Unit, analyse
+from deinplace.analysis.safety import Safety
+from deinplace.analysis.source import Source
+from deinplace.analysis.terms import Terms
+from deinplace.model import (
+    Conflict,
+    Event,
+    FileChange,
+    Finding,
+    ModuleInfo,
+    Outcome,
+    Raised,
+    Rewrite,
+    Site,
+    Verdict,
+)
+from deinplace.rewrite.apply import CheckError, OverlapError, apply, check
+from deinplace.rules import candidates, rule
+from deinplace.rules.base import Incident, Project
+
+if TYPE_CHECKING:
+    from deinplace.verify.mend import Options
+
+TRIES = 12
+"""Rewrites that are tried for one site."""
+Planned = tuple[Site, Rewrite, Safety]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What became of one fault: the rewrite that is proved right, or the reason why there is none."""
+
+    incident: Incident
+    hit: Hit | None
+    site: Site | None
+    rewrite: Rewrite | None
+    safety: Safety
+
+
+@dataclass
+class _Bench:
+    """The program as it is, the rewrites taken so far, and trials of one more."""
+
+    sources: Mapping[str, Source]
+    lenient: bool
+    terms: Terms = field(default_factory=Terms)
+    taken: list[Rewrite] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.before = self.run(self.sources)
+        self.current = self.before
+
+    def run(self, sources: Mapping[str, Source]) -> Report:
+        return analyse(sources, self.terms, self.lenient)
+
+    def patched(self, rewrites: Iterable[Rewrite]) -> dict[str, Source]:
+        """All files after some rewrites.
+
+        Raises:
+            OverlapError: two of them edit the same place.
+            CheckError: the result would not be what it should.
+        """
+        edits = [e for r in rewrites for e in r.edits]
+        out = dict(self.sources)
+        for path in {e.path for e in edits}:
+            source = self.sources[path]
+            out[path] = check(source, apply(source, edits), edits)
+        return out
+
+    def proves(self, rewrite: Rewrite, gone: Callable[[Report], bool], units: Iterable[Unit]) -> tuple[Safety, Report | None]:
+        """Whether one more rewrite mends its fault and changes nothing else."""
+        try:
+            sources = self.patched([*self.taken, rewrite])
+        except (OverlapError, CheckError) as error:
+            return Safety(False, "not-editable", str(error)), None
+        after = self.run(sources)
+        if not gone(after):
+            return Safety(False, "not-mended", "the same fault would remain"), None
+        return safety.compare(self.before, after, units), after
+
+
+def choices(sources: Mapping[str, Source], unsafe: bool = False) -> list[Choice]:
+    """A choice for every fault that is sure, in the order in which the program meets them."""
+    bench = _Bench(sources, lenient=True)
+    project = Project(sources)
+    out: list[Choice] = []
+    done: set[safety.Key] = set()
+    while True:
+        hit = next((h for h in bench.current.hits if h.sure and safety.key(h) not in done), None)
+        if hit is None:
+            return out
+        done.add(safety.key(hit))
+        out.append(_choose(bench, project, hit))
+
+
+def _choose(bench: _Bench, project: Project, hit: Hit) -> Choice:
+    original = next((h for h in bench.before.hits if safety.key(h) == safety.key(hit)), hit)
+    incident = incident_of(original)
+    refusal = safety.refuses(original.write)
+    found = candidates(incident, project)
+    site = found[0][0] if found else None
+    if hit.write.form == "step":
+        return Choice(incident, original, site, None, Safety(False, "step-order", "an optimizer's step made the write"))
+    if refusal is not None:
+        return Choice(incident, original, site, None, refusal)
+    reason = Safety(False, "no-rewrite", "no rewrite is known")
+    wanted = safety.key(hit)
+    for candidate, rewrite in found[:TRIES]:
+        proof, after = bench.proves(rewrite, lambda r: all(safety.key(h) != wanted for h in r.hits), [hit.unit])
+        if proof.ok and after is not None:
+            bench.taken.append(rewrite)
+            bench.current = after
+            return Choice(incident, original, candidate, rewrite, proof)
+        if reason.reason_code in ("no-rewrite", "not-mended", "not-editable"):
+            reason = proof
+    return Choice(incident, original, site, None, reason)
+
+
+def incident_of(hit: Hit) -> Incident:
+    """A fault as a run would have reported it, for the rules that answer to runs."""
+    write, save = hit.write, hit.save
+    kind = "hidden" if write.cut and write.form == "setattr" else "version"
+    conflict = Conflict(
+        kind="hidden" if kind == "hidden" else "version",
+        save=_save_event(save),
+        writes=(_write_event(write),),
+        node=save.op,
+        backward=(),
+    )
+    return Incident(conflict=conflict)
+
+
+def _save_event(save: Save) -> Event:
+    role = "output" if save.role == "output" else "input"
+    spans = (save.expression,) if save.expression is not None else ()
+    return Event(save.op, save.stack, role="output" if role == "output" else "input", expressions=spans)
+
+
+def _write_event(write: Write) -> Event:
+    module = None
+    if write.form == "flag" and write.module:
+        set_at = write.flagged[:-1]
+        module = ModuleInfo(write.module.rpartition(".")[2], None, True, write.flagged[-1:], set_at)
+    return Event(f"aten::{write.op}_", write.stack, module=module, names=write.names)
+
+
+def plan(sources: Mapping[str, Source], *, all_sites: bool = False, unsafe: bool = False) -> list[Planned]:
+    """Rewrites that are proved right. `all_sites` adds writes that are no fault today."""
+    planned = [(c.site, c.rewrite, c.safety) for c in choices(sources, unsafe) if c.site is not None and c.rewrite is not None]
+    if all_sites:
+        planned += _everywhere(sources, [r for _, r, _ in planned])
+    return planned
+
+
+def _everywhere(sources: Mapping[str, Source], taken: Sequence[Rewrite]) -> list[Planned]:
+    """Writes that no fault comes from, where an out-of-place form is proved to be the same."""
+    from deinplace.verify.everywhere import sites_to_free
+
+    return sites_to_free(sources, taken)
+
+
+def fix_statically(sources: Mapping[str, Source], options: Options) -> Outcome:
+    """Find and prove rewrites from the source alone; nothing is written."""
+    allowed = options.allows()
+    made = choices(sources, options.unsafe)
+    kept = [c for c in made if c.rewrite is not None and (allowed is None or c.rewrite.rule in allowed)]
+    rewrites = [c.rewrite for c in kept if c.rewrite is not None]
+    if options.all_sites:
+        rewrites += [r for _, r, _ in _everywhere(sources, rewrites) if allowed is None or r.rule in allowed]
+    changes = _changes(sources, rewrites)
+    findings = tuple(_finding(c, bool(changes)) for c in made)
+    return Outcome("fix", findings, changes, (), ("no driver: proved from the source, not run",), None, files=len(sources))
+
+
+def _changes(sources: Mapping[str, Source], rewrites: Sequence[Rewrite]) -> tuple[FileChange, ...]:
+    edits = [e for r in rewrites for e in r.edits]
+    changed = sorted({e.path for e in edits})
+    return tuple(FileChange(p, sources[p].text, apply(sources[p], edits)) for p in changed)
+
+
+def _finding(choice: Choice, changed: bool) -> Finding:
+    from deinplace.verify.wording import UNKNOWN, message
+
+    site, hit = choice.site, choice.hit
+    code, name = (site.rule, rule(site.rule).name) if site is not None else UNKNOWN
+    place = hit.write.place if hit is not None else None
+    span = site.span if site is not None else place.span  # type: ignore[union-attr]
+    path = site.path if site is not None else place.path  # type: ignore[union-attr]
+    fixed = choice.rewrite is not None
+    return Finding(
+        code,
+        name,
+        path,
+        span,
+        message(choice.incident),
+        "fixable" if fixed else "advised",
+        "" if fixed else choice.safety.reason_code,
+        advice="" if fixed else choice.safety.why,
+        conflict=choice.incident.conflict,
+        raised=choice.incident.raised,
+        rewrite=choice.rewrite,
+        verdict=Verdict("unconfirmed", choice.safety.why, oracle="abstract run") if fixed else None,
+    )
+
+
+__all__ = ["Choice", "Raised", "choices", "fix_statically", "incident_of", "plan"]
