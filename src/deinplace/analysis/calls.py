@@ -244,7 +244,7 @@ def _method(m: Machine, func: Bound, args: list[Value], keywords: Keywords, node
     if isinstance(base, Obj):
         if base.what in ("module", "instance"):
             found = modules.method(m, base, func.attr, args, keywords, node)
-            return found if found is not None else unknown(m, func, args, keywords, node)
+            return found if found is not None else unknown(m, func, [base, *args], keywords, node, f".{func.attr}")
         return builtin.container(m, base, func.attr, args, keywords, node)
     if isinstance(base, Other) and base.what.startswith("optimizer"):
         return modules.optimizer(m, base, func.attr, node)

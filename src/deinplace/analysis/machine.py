@@ -33,6 +33,10 @@ from deinplace.model import Place, Span
 MAX_DEPTH = 24
 
 
+class Unreached(Exception):
+    """Nothing gets past this point: a call that always raises."""
+
+
 class Exhausted(Exception):
     """The abstract run took more steps than it may."""
 
@@ -73,6 +77,7 @@ class Write:
     module: str = ""
     cut: bool = False
     flags: frozenset[str] = frozenset()
+    node: ast.AST | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass
@@ -132,8 +137,13 @@ class Machine:
 
     @property
     def m(self) -> Memory:
-        """The current memory; callers are on a path that is reached."""
-        assert self.mem is not None
+        """The current memory.
+
+        Raises:
+            Unreached: no path gets here.
+        """
+        if self.mem is None:
+            raise Unreached
         return self.mem
 
     def new_id(self) -> int:

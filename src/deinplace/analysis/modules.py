@@ -196,14 +196,26 @@ def walk(m: Machine, value: Value, seen: set[int]) -> list[Obj]:
 
 def parameters(m: Machine, value: Value) -> list[Ten]:
     """All parameters below a module."""
-    out: list[Ten] = []
-    for module in walk(m, value, set()):
-        tag = m.torch_tag(module)
-        if tag is not None and facts.has_parameters(tag.name):
-            parameter_of(m, module, "weight")
-        for child in m.fields_of(module).fields.values():
-            if isinstance(child, Ten) and "parameter" in m.storage(child.sids[0]).flags and child not in out:
-                out.append(child)
+    return [t for _, t in named_tensors(m, value, "parameter")]
+
+
+def named_tensors(m: Machine, value: Value, flag: str, prefix: str = "", depth: int = 12) -> list[tuple[str, Ten]]:
+    """Parameters, or buffers, below a module, with their qualified names."""
+    out: list[tuple[str, Ten]] = []
+    if isinstance(value, Union):
+        return [pair for option in value.options for pair in named_tensors(m, option, flag, prefix, depth - 1)]
+    if not isinstance(value, Obj) or value.what not in ("module", "instance") or not depth:
+        return out
+    tag = m.torch_tag(value)
+    if tag is not None and flag == "parameter" and facts.has_parameters(tag.name):
+        parameter_of(m, value, "weight")
+    for key, child in m.fields_of(value).fields.items():
+        name = f"{prefix}.{key}" if prefix else str(key)
+        if isinstance(child, Ten):
+            if flag in m.storage(child.sids[0]).flags and not any(child == t for _, t in out):
+                out.append((name, child))
+        elif isinstance(child, Obj | Union):
+            out += [p for p in named_tensors(m, child, flag, name, depth - 1) if not any(p[1] == t for _, t in out)]
     return out
 
 
@@ -218,11 +230,11 @@ def method(
         return base
     if attr in ("to", "cuda", "cpu", "half", "float", "double", "type", "share_memory", "compile"):
         return base
-    if attr in ("parameters", "named_parameters"):
-        found = parameters(m, base)
-        if attr == "parameters":
-            return m.sequence([*found], "list")
-        pairs: list[Value] = [m.sequence([Const(f"parameter{n}"), p], "tuple") for n, p in enumerate(found)]
+    if attr in ("parameters", "named_parameters", "buffers", "named_buffers"):
+        found = named_tensors(m, base, "parameter" if attr.endswith("parameters") else "buffer")
+        if not attr.startswith("named"):
+            return m.sequence([t for _, t in found], "list")
+        pairs: list[Value] = [m.sequence([Const(name), t], "tuple") for name, t in found]
         return m.sequence(pairs, "list")
     if attr in ("modules", "named_modules", "children", "named_children"):
         below = walk(m, base, set()) if attr.endswith("modules") else [c for c in module_children(m, base) if isinstance(c, Obj)]
@@ -241,7 +253,10 @@ def method(
         for tensor in parameters(m, base):
             m.update(tensor.sids[0], grad=grad, graph=0 if grad == "no" else m.storage(tensor.sids[0]).graph)
         return base
-    if attr in ("zero_grad", "state_dict", "load_state_dict"):
+    if attr == "state_dict":
+        both = [*named_tensors(m, base, "parameter"), *named_tensors(m, base, "buffer")]
+        return m.record({name: replace(t, cut=True) for name, t in both}, "dict")
+    if attr in ("zero_grad", "load_state_dict"):
         m.observe(attr)
         return Other("unknown")
     return _container(m, base, attr, args, keywords, node)

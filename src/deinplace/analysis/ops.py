@@ -31,10 +31,12 @@ def term(m: Machine, op: str, named: dict[str, Value], keywords: dict[str, Value
     return m.terms.make(op, *positional, *pairs)
 
 
-def graph(m: Machine, value: int, inputs: list[Ten]) -> int:
+def graph(m: Machine, value: int, inputs: list[Ten], op: str = "") -> int:
     """The term of how gradients leave a result."""
     if m.grad == "off":
         return 0
+    if op in _SAME_VALUE and inputs:
+        return m.graph_of(inputs[0])
     graphs = [m.graph_of(t) for t in inputs]
     return m.terms.make("backward", value, *graphs) if any(graphs) else 0
 
@@ -78,7 +80,7 @@ def operate(
         kind=kind,
         dtype=dtype,
         grad=grad,
-        graph=graph(m, value, inputs) if grad != "no" else 0,
+        graph=graph(m, value, inputs, op) if grad != "no" else 0,
         nodes=frozenset({made}) if made is not None else NO_IDS,
     )
     if made is not None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from deinplace.analysis import attributes, calls, expressions, statements
 from deinplace.analysis.context import special
 from deinplace.analysis.index import FunctionInfo, Index, ModuleInfo
-from deinplace.analysis.machine import Exhausted, Frame, Machine, Save, Write
+from deinplace.analysis.machine import Exhausted, Frame, Machine, Save, Unreached, Write
 from deinplace.analysis.memory import Memory
 from deinplace.analysis.names import run_module
 from deinplace.analysis.source import Source
@@ -108,6 +108,8 @@ def _guarded(machine: Machine, report: Report, unit: Unit, run: object, steps: i
     before = machine.mem
     try:
         run()  # type: ignore[operator]
+    except Unreached:
+        machine.mem = None
     except Exhausted:
         report.incomplete[unit] = "takes too many steps to follow"
     except RecursionError:

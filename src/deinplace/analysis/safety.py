@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -67,8 +68,9 @@ _WORDS = {
 
 def key(hit: Hit) -> Key:
     """A hit's identity across edits that move lines."""
-    place = hit.write.place
-    return place.path, place.function, hit.write.form, hit.write.op, hit.save.op
+    write = hit.write
+    text = ast.unparse(write.node) if write.node is not None and write.form != "flag" else ""
+    return write.place.path, write.place.function, f"{write.form} {write.op}", text, hit.save.op
 
 
 def site_key(write: Write) -> tuple[str, int, int, int, int]:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from deinplace.analysis import attributes, context, writes
 from deinplace.analysis.expressions import OPERATORS, binary, evaluate, truth
 from deinplace.analysis.iteration import iterate
-from deinplace.analysis.machine import Loop, Machine
+from deinplace.analysis.machine import Loop, Machine, Unreached
 from deinplace.analysis.memory import Memory
 from deinplace.analysis.names import import_statement, lookup
 from deinplace.analysis.values import (
@@ -26,14 +26,21 @@ from deinplace.analysis.values import (
 
 def execute(m: Machine, body: list[ast.stmt]) -> None:
     """Run statements until the path ends."""
+    depth, loops, grad = len(m.frames), len(m.frame.loops), m.grad
     for stmt in body:
         if m.mem is None:
             return
         m.step()
         m.frame.node = stmt
         handler = _HANDLERS.get(type(stmt))
-        if handler is not None:
+        if handler is None:
+            continue
+        try:
             handler(m, stmt)
+        except Unreached:
+            del m.frames[depth:]
+            del m.frame.loops[loops:]
+            m.mem, m.grad = None, grad
 
 
 def assign(m: Machine, target: ast.expr, value: Value) -> None:

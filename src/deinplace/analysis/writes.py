@@ -111,6 +111,7 @@ def record(
             flagged=flagged,
             module=module.name if module is not None else "",
             cut=target.cut,
+            node=node,
             flags=frozenset().union(*(m.storage(s).flags for s in target.sids)),
         )
     )

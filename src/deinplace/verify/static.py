@@ -115,15 +115,24 @@ def _choose(bench: _Bench, project: Project, hit: Hit) -> Choice:
         return Choice(incident, original, site, None, refusal)
     reason = Safety(False, "no-rewrite", "no rewrite is known")
     wanted = safety.key(hit)
+    if {"buffer", "parameter"} & original.write.flags:
+        # Others hold the very object: module state, optimizers, other processes. It has to stay.
+        found = tuple(sorted(found, key=lambda pair: pair[1].rule != "DIP107"))
     for candidate, rewrite in found[:TRIES]:
         proof, after = bench.proves(rewrite, lambda r: all(safety.key(h) != wanted for h in r.hits), [hit.unit])
         if proof.ok and after is not None:
             bench.taken.append(rewrite)
             bench.current = after
             return Choice(incident, original, candidate, rewrite, proof)
+        trail(rewrite, proof)
         if reason.reason_code in ("no-rewrite", "not-mended", "not-editable"):
             reason = proof
     return Choice(incident, original, site, None, reason)
+
+
+import os
+def trail(rewrite, proof):
+    if os.environ.get("TRAIL"): print("      ", rewrite.rule, rewrite.title, "|", proof.reason_code, proof.why)
 
 
 def incident_of(hit: Hit) -> Incident:
