@@ -54,11 +54,25 @@ def _mode_class(torch: Any, session: Session) -> Any:
             writes = schemas.get(func)
             if writes is None:
                 writes = written(func)
-            if writes and live:
-                session.before_write(func, writes, args, kwargs)
-            return func(*args, **kwargs)
+            if not writes or not live:
+                return func(*args, **kwargs)
+            session.before_write(func, writes, args, kwargs)
+            lists = [args[i] for i, _ in writes if 0 <= i < len(args) and isinstance(args[i], list | tuple)]
+            if not lists:
+                return func(*args, **kwargs)
+            return _counted(torch, lists, func, args, kwargs)
 
     return Watch
+
+
+def _counted(torch: Any, lists: list[Any], func: Any, args: Any, kwargs: Any) -> Any:
+    """Run a foreach operator. Below a dispatch mode those leave version counters alone that they bump otherwise."""
+    before = [tensor._version for tensors in lists for tensor in tensors]
+    result = func(*args, **kwargs)
+    for tensor, version in zip((t for tensors in lists for t in tensors), before, strict=True):
+        if tensor._version == version:
+            torch.autograd.graph.increment_version(tensor)
+    return result
 
 
 def _enter_everywhere(torch: Any, session: Session, mode: Any) -> None:

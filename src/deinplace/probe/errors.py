@@ -10,9 +10,9 @@ from . import frames
 PATTERNS: tuple[tuple[str, str], ...] = (
     ("version", r"modified by an inplace operation"),
     ("second-backward", r"backward through the graph a second time|saved intermediate values of the graph are freed"),
+    ("leaf-view", r"a view of a leaf Variable that requires grad"),
     ("leaf", r"a leaf Variable that requires grad is being used in an in-place operation"),
     ("leaf", r"a leaf Variable that requires grad has been used in an in-place operation"),
-    ("leaf-view", r"a view of a leaf Variable that requires grad is being used in an in-place operation"),
     ("hook-view", r"BackwardHookFunctionBackward\w* is a view and is being modified in-?place"),
     ("function-view", r"created inside a custom Function|created inside a custom autograd"),
     ("multi-view", r"is a view and is being modified in-?place|output of a function that returns multiple views"),

@@ -92,9 +92,9 @@ class _MainHook:
         self.overlay, self.script = overlay, script
 
     def __call__(self, entry: str) -> _MainFinder:
-        if entry != self.script:
+        if os.path.abspath(entry) != os.path.abspath(self.script):
             raise ImportError
-        return _MainFinder(self.overlay, self.script)
+        return _MainFinder(self.overlay, entry)  # Python 3.9 and later make the script's path absolute
 
 
 class _MainFinder:
@@ -136,11 +136,11 @@ class _MainLoader(Loader):
         import runpy
 
         plain = runpy._run_code  # type: ignore[attr-defined]
-        script = self.script
+        script, word = self.script, main_script(sys.orig_argv) or self.script
 
         def _run_code(code: Any, run_globals: Any, *rest: Any, **kwargs: Any) -> Any:
             runpy._run_code = plain  # type: ignore[attr-defined]
-            sys.argv[0] = script
+            sys.argv[0] = word
             run_globals.update(
                 __name__="__main__",
                 __file__=script,
