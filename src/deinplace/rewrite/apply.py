@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import difflib
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from deinplace.analysis.source import Source
@@ -27,7 +28,7 @@ def ordered(edits: Iterable[Edit]) -> list[Edit]:
     """
     distinct = list(dict.fromkeys(edits))
     result = sorted(distinct, key=lambda e: (e.start, e.end > e.start))
-    for left, right in zip(result, result[1:], strict=False):
+    for left, right in pairwise(result):
         if right.start < left.end:
             raise OverlapError(f"{left.path}: edits at {left.start}:{left.end} and {right.start}:{right.end} overlap")
     return result

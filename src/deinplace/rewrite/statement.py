@@ -14,7 +14,7 @@ from deinplace.model import Edit
 Transform = Callable[[cst.BaseSmallStatement], cst.BaseSmallStatement]
 
 
-class Refused(Exception):
+class Refused(Exception):  # noqa: N818 - it reads as a state: the edit is refused
     """A statement that cannot be rewritten: the message says why."""
 
 

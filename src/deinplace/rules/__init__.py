@@ -24,9 +24,9 @@ def all_rules() -> tuple[Rule, ...]:
             continue
         module = importlib.import_module(f"{__name__}.{info.name}")
         for value in vars(module).values():
-            if inspect.isclass(value) and issubclass(value, Rule) and value.__module__ == module.__name__:
-                if not inspect.isabstract(value):
-                    found[value.code] = value()
+            own = inspect.isclass(value) and value.__module__ == module.__name__
+            if own and issubclass(value, Rule) and not inspect.isabstract(value):
+                found[value.code] = value()
     return tuple(found[code] for code in sorted(found))
 
 

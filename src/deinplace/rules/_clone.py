@@ -1,4 +1,4 @@
-"""Rewrites that put a clone of the tensor in the way of a write: before the statement, before the loop, in the container."""
+"""Rewrites that put a clone in the way of a write: before the statement, before the loop, in the container."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def alias_clones(rule: str, source: Source, statement: ast.stmt, target: ast.exp
         made = _last_assignment(source, statement, owner)
         if made is None or made.value is None or not _aliasing(source, made.value):
             continue
-        start, end = source.bounds(made.value)
+        _, end = source.bounds(made.value)
         edit = Edit(source.path, end, end, ".clone()")
         title = f"clone where `{owner.id}` was made an alias, on line {made.lineno}"
         yield rewrite(rule, source, title, [edit], made)

@@ -1,4 +1,4 @@
-"""Where an `inplace` flag is written down: at the call, in a default, in a dict, in an assignment; and its discarded results."""
+"""Where an `inplace` flag stands: at the call, in a default, a dict, an assignment; and results that were discarded."""
 
 from __future__ import annotations
 
@@ -164,10 +164,10 @@ def _stored(source: Source, owner: ast.expr) -> Iterator[Flag]:
         if not (isinstance(node, ast.Assign) and is_true(node.value)):
             continue
         for target in node.targets:
-            index = target.slice if isinstance(target, ast.Subscript) else None
-            if isinstance(index, ast.Constant) and index.value == FLAG and isinstance(target, ast.Subscript):
-                if same(target.value, owner):
-                    yield Flag(node.value, replace(source, node.value, "False"), f"on line {node.lineno}")
+            if not isinstance(target, ast.Subscript) or not same(target.value, owner):
+                continue
+            if isinstance(target.slice, ast.Constant) and target.slice.value == FLAG:
+                yield Flag(node.value, replace(source, node.value, "False"), f"on line {node.lineno}")
 
 
 def holder(source: Source, call: ast.Call) -> ast.expr | None:

@@ -94,14 +94,20 @@ def _stores(node: ast.expr, path: ast.expr) -> bool:
     return same(node, path) or same(node, root_of(path))
 
 
+def takes(scope: ast.AST, name: str) -> bool:
+    """True where `scope` is a function with a parameter of that name."""
+    if not isinstance(scope, _FUNCTIONS):
+        return False
+    return any(isinstance(a, ast.arg) and a.arg == name for a in ast.walk(scope.args))
+
+
 def bound_before(source: Source, node: ast.AST, path: ast.expr) -> bool:
     """True unless `path` is a local name whose first binding in the function stands behind `node`."""
     if not isinstance(path, ast.Name):
         return True
     scope = function_of(source, node)
-    if isinstance(scope, ast.FunctionDef | ast.AsyncFunctionDef):
-        if any(isinstance(a, ast.arg) and a.arg == path.id for a in ast.walk(scope.args)):
-            return True
+    if takes(scope, path.id):
+        return True
     start = source.bounds(node)[0]
     stores = [n for n in own_nodes(scope) if isinstance(n, ast.expr) and _stores(n, path)]
     return not stores or any(source.bounds(n)[0] < start for n in stores)
@@ -149,7 +155,6 @@ def assignable(source: Source, node: ast.AST, name: str) -> bool:
     scope = function_of(source, node)
     if isinstance(scope, ast.Module | ast.ClassDef):
         return True
-    if isinstance(scope, ast.FunctionDef | ast.AsyncFunctionDef):
-        if any(isinstance(a, ast.arg) and a.arg == name for a in ast.walk(scope.args)):
-            return True
+    if takes(scope, name):
+        return True
     return any(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store) for n in own_nodes(scope))

@@ -86,11 +86,13 @@ class AugmentedAssignment(Rule):
     )
 
     def find(self, source: Source) -> Iterable[Site]:
+        """Sites of this kind in a file."""
         for node in ast.walk(source.tree):
             if isinstance(node, ast.AugAssign) and not _plainly_other(node, source):
                 yield self._site(source, node)
 
     def claim(self, incident: Incident, project: Project) -> Site | None:
+        """The site that a run's write points at."""
         found = _locate.writer(incident, project)
         if found is None:
             return None
@@ -101,6 +103,7 @@ class AugmentedAssignment(Rule):
         return self._site(source, node) if _writes_itself(source, node, incident) else None
 
     def rewrites(self, site: Site, project: Project, incident: Incident | None = None) -> Iterable[Rewrite]:
+        """Candidates, the cheapest first."""
         source = project.sources.get(site.path)
         node = _locate.node_of(site, source, ast.AugAssign) if source else None
         if source is None or not isinstance(node, ast.AugAssign):
@@ -113,6 +116,7 @@ class AugmentedAssignment(Rule):
         yield from caller_clones(self.code, source, node, node.target, project, incident)
 
     def advice(self, site: Site, project: Project, incident: Incident | None = None) -> str:
+        """What to do by hand."""
         return (
             f"Write `{site.target}` out of place, or clone it before the update; make sure that every other name "
             "of the tensor still gets the value it should."
@@ -170,17 +174,21 @@ def stored_slot(source: Source, loop: ast.For, name: str) -> tuple[str, list[Edi
             return f"{text}[{target.elts[0].id}]", []
         if kind == "values" and isinstance(target, ast.Name) and isinstance(called, ast.Attribute):
             key = fresh_name(source, "key", set())
-            start, end = source.bounds(called)
+            _, end = source.bounds(called)
             items = Edit(source.path, end - len("values"), end, "items")
             return f"{text}[{key}]", [replace(source, target, f"{key}, {name}"), items]
         if (
-            kind == "list"
-            and isinstance(called, ast.Name)
-            and called.id == "enumerate"
-            and isinstance(target, ast.Tuple)
+            (
+                kind == "list"
+                and isinstance(called, ast.Name)
+                and called.id == "enumerate"
+                and isinstance(target, ast.Tuple)
+            )
+            and isinstance(target.elts[0], ast.Name)
+            and isinstance(iterated, ast.Call)
+            and len(iterated.args) == 1
         ):
-            if isinstance(target.elts[0], ast.Name) and isinstance(iterated, ast.Call) and len(iterated.args) == 1:
-                return f"{text}[{target.elts[0].id}]", []
+            return f"{text}[{target.elts[0].id}]", []
         if kind == "list" and iterated is container and isinstance(target, ast.Name):
             index = fresh_name(source, "index", set())
             edits = [replace(source, target, f"{index}, {name}"), replace(source, iterated, f"enumerate({text})")]

@@ -49,6 +49,7 @@ class CloneWhereSaved(Rule):
         return ()
 
     def claim(self, incident: Incident, project: Project) -> Site | None:
+        """The site that a run's write points at."""
         if incident.conflict is None:
             return None
         found = _locate.first_editable(incident.conflict.save.stack, project)
@@ -61,6 +62,7 @@ class CloneWhereSaved(Rule):
         return _locate.site(self.code, source, node, source.segment(node), incident.conflict.save.op)
 
     def rewrites(self, site: Site, project: Project, incident: Incident | None = None) -> Iterable[Rewrite]:
+        """Candidates, the cheapest first."""
         if incident is None or incident.conflict is None:
             return
         save = incident.conflict.save
@@ -79,6 +81,7 @@ class CloneWhereSaved(Rule):
                 return
 
     def advice(self, site: Site, project: Project, incident: Incident | None = None) -> str:
+        """What to do by hand."""
         return f"Give the operation on line {site.span.line} a clone of the tensor that is overwritten later."
 
     def _output(self, source: Source, place: Place, save: Event) -> Iterator[Rewrite]:

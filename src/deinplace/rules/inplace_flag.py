@@ -108,6 +108,7 @@ class InplaceFlag(Rule):
     )
 
     def find(self, source: Source) -> Iterable[Site]:
+        """Sites of this kind in a file."""
         for node in ast.walk(source.tree):
             if isinstance(node, ast.Call) and _flags.position(source, node) is not None:
                 if any(_flags.is_true(flag.node) for flag in _flags.flags(source, node)):
@@ -116,6 +117,7 @@ class InplaceFlag(Rule):
                 yield self._site(source, node)
 
     def claim(self, incident: Incident, project: Project) -> Site | None:
+        """The site that a run's write points at."""
         module = _module(incident)
         if module is not None:
             places = [*module.flagged[:1], *module.constructed[:1], *_locate.write_stack(incident)[:1]]
@@ -131,6 +133,7 @@ class InplaceFlag(Rule):
         return self._site(found[0], call) if found and isinstance(call, ast.Call) else None
 
     def rewrites(self, site: Site, project: Project, incident: Incident | None = None) -> Iterable[Rewrite]:
+        """Candidates, the cheapest first."""
         source = project.sources.get(site.path)
         node = _locate.node_of(site, source, (ast.Call, ast.Assign)) if source else None
         if source is not None and node is not None:
@@ -146,6 +149,7 @@ class InplaceFlag(Rule):
         yield from self._switched_off(module, project)
 
     def advice(self, site: Site, project: Project, incident: Incident | None = None) -> str:
+        """What to do by hand."""
         return f"Build `{site.target}` with `inplace=False`, or give it a clone of its input."
 
     def _at(self, source: Source, node: ast.AST) -> Iterator[Rewrite]:

@@ -73,12 +73,14 @@ class InplaceFunction(Rule):
     )
 
     def find(self, source: Source) -> Iterable[Site]:
+        """Sites of this kind in a file."""
         known = _names.imports(source)
         for node in ast.walk(source.tree):
             if isinstance(node, ast.Call) and _written(node, known) is not None:
                 yield self._site(source, node, known)
 
     def claim(self, incident: Incident, project: Project) -> Site | None:
+        """The site that a run's write points at."""
         found = _locate.writer(incident, project)
         if found is None:
             return None
@@ -90,6 +92,7 @@ class InplaceFunction(Rule):
         return self._site(source, node, known)
 
     def rewrites(self, site: Site, project: Project, incident: Incident | None = None) -> Iterable[Rewrite]:
+        """Candidates, the cheapest first."""
         source = project.sources.get(site.path)
         node = _locate.node_of(site, source, ast.Call) if source else None
         if source is None or not isinstance(node, ast.Call):
@@ -107,6 +110,7 @@ class InplaceFunction(Rule):
         yield from caller_clones(self.code, source, node, receiver, project, incident)
 
     def advice(self, site: Site, project: Project, incident: Incident | None = None) -> str:
+        """What to do by hand."""
         return f"Use `{site.method.removesuffix('_')}` and bind its result wherever `{site.target}` is read later."
 
     def _site(self, source: Source, node: ast.Call, known: dict[str, str]) -> Site:

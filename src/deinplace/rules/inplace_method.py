@@ -105,11 +105,13 @@ class InplaceMethod(Rule):
     )
 
     def find(self, source: Source) -> Iterable[Site]:
+        """Sites of this kind in a file."""
         for node in ast.walk(source.tree):
             if isinstance(node, ast.Call) and _is_write(source, node):
                 yield self._site(source, node)
 
     def claim(self, incident: Incident, project: Project) -> Site | None:
+        """The site that a run's write points at."""
         found = _locate.writer(incident, project)
         if found is None:
             return None
@@ -127,6 +129,7 @@ class InplaceMethod(Rule):
         return self._site(source, node) if isinstance(node, ast.Call) and _is_write(source, node) else None
 
     def rewrites(self, site: Site, project: Project, incident: Incident | None = None) -> Iterable[Rewrite]:
+        """Candidates, the cheapest first."""
         source = project.sources.get(site.path)
         node = _call_of(site, source) if source else None
         if source is None or node is None or not isinstance(node.func, ast.Attribute):
@@ -142,6 +145,7 @@ class InplaceMethod(Rule):
         yield from caller_clones(self.code, source, node, receiver, project, incident)
 
     def advice(self, site: Site, project: Project, incident: Incident | None = None) -> str:
+        """What to do by hand."""
         twin = load().method(site.method)
         if twin is not None and twin.twin_exact:
             return f"Use `{site.method.removesuffix('_')}` and bind its result wherever `{site.target}` is read later."

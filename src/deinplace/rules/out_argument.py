@@ -23,7 +23,7 @@ class OutArgument(Rule):
     ## Why is this bad
     The result overwrites the storage of the tensor given. Autograd refuses it where gradients are needed ("functions
     with out=... arguments don't support automatic differentiation"), and where an earlier operation saved the tensor,
-    `backward()` raises "one of the variables needed for gradient computation has been modified by an inplace operation".
+    `backward()` raises "... has been modified by an inplace operation".
 
     ## Example
     ```python
@@ -64,13 +64,16 @@ class OutArgument(Rule):
     )
 
     def find(self, source: Source) -> Iterable[Site]:
+        """Sites of this kind in a file."""
         known = _names.imports(source)
         for node in ast.walk(source.tree):
-            if isinstance(node, ast.Call) and _out(node) is not None:
-                if (_names.dotted(node.func, known) or "").startswith("torch."):
-                    yield self._site(source, node)
+            if not isinstance(node, ast.Call) or _out(node) is None:
+                continue
+            if (_names.dotted(node.func, known) or "").startswith("torch."):
+                yield self._site(source, node)
 
     def claim(self, incident: Incident, project: Project) -> Site | None:
+        """The site that a run's write points at."""
         found = _locate.writer(incident, project)
         if found is None:
             return None
@@ -79,6 +82,7 @@ class OutArgument(Rule):
         return self._site(source, node) if isinstance(node, ast.Call) and _out(node) is not None else None
 
     def rewrites(self, site: Site, project: Project, incident: Incident | None = None) -> Iterable[Rewrite]:
+        """Candidates, the cheapest first."""
         source = project.sources.get(site.path)
         node = _locate.node_of(site, source, ast.Call) if source else None
         target = _out(node) if isinstance(node, ast.Call) else None
@@ -101,6 +105,7 @@ class OutArgument(Rule):
         yield from caller_clones(self.code, source, node, target, project, incident)
 
     def advice(self, site: Site, project: Project, incident: Incident | None = None) -> str:
+        """What to do by hand."""
         return f"Call the operation without `out=` and bind its result to `{site.target}`."
 
     def _site(self, source: Source, node: ast.Call) -> Site:

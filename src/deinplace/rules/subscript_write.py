@@ -78,16 +78,15 @@ class SubscriptWrite(Rule):
     )
 
     def find(self, source: Source) -> Iterable[Site]:
+        """Sites of this kind in a file."""
         for node in ast.walk(source.tree):
             if isinstance(node, ast.Assign):
                 target = _written(node)
                 if isinstance(target, ast.Attribute) or (target is not None and indexes_tensor(target)):
                     yield _locate.site(self.code, source, node, source.segment(target), "[]=")
-            elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Subscript):
-                if indexes_tensor(node.target):
-                    yield _locate.site(self.code, source, node, source.segment(node.target), "[]=")
 
     def claim(self, incident: Incident, project: Project) -> Site | None:
+        """The site that a run's write points at."""
         found = _locate.writer(incident, project)
         if found is None:
             return None
@@ -102,6 +101,7 @@ class SubscriptWrite(Rule):
         return _locate.site(self.code, source, node, source.segment(target), "[]=")
 
     def rewrites(self, site: Site, project: Project, incident: Incident | None = None) -> Iterable[Rewrite]:
+        """Candidates, the cheapest first."""
         source = project.sources.get(site.path)
         node = _locate.node_of(site, source, (ast.Assign, ast.AugAssign)) if source else None
         if source is None or not isinstance(node, ast.Assign | ast.AugAssign):
@@ -116,6 +116,7 @@ class SubscriptWrite(Rule):
         yield from caller_clones(self.code, source, node, target, project, incident)
 
     def advice(self, site: Site, project: Project, incident: Incident | None = None) -> str:
+        """What to do by hand."""
         return (
             f"Clone the tensor that `{site.target}` writes into before the write, or build it with cat, stack or where."
         )
