@@ -14,8 +14,8 @@ import catalog_schemas as schemas
 import numpy
 import torch
 
-DTYPES = (torch.float32, torch.float64, torch.int64, torch.bool)
-PER_OP = 10
+# How many of op_db's samples to take, by dtype: single precision shows most, the others what differs for them.
+PER_OP = {torch.float32: 10, torch.float64: 4, torch.int64: 4, torch.bool: 3}
 PER_SCHEMA = 24
 # What torch raises for arguments it does not accept; anything else is a fault of the generator.
 REFUSALS = (
@@ -42,24 +42,45 @@ class Call:
     function: Callable[..., Any] | None = None
 
     def copy(self, grad: bool) -> Call:
-        """Fresh tensors with the same strides; with `grad`, they require it without being leaves."""
-        return Call(fresh(self.args, grad), fresh(self.kwargs, grad), self.function)
+        """Fresh tensors with the same strides; with `grad`, they require it without being leaves.
+
+        Where op_db marked some tensors as requiring grad, only those do: running means must not.
+        """
+        marks = grad and any(_marked(v) for v in (self.args, self.kwargs))
+        return Call(fresh(self.args, grad, marks), fresh(self.kwargs, grad, marks), self.function)
 
 
-def fresh(value: Any, grad: bool) -> Any:
+def fresh(value: Any, grad: bool, marks: bool = False) -> Any:
     """A copy of a nest of arguments in which no tensor shares storage with the original."""
     if isinstance(value, torch.Tensor):
         copy = value.detach().clone()
-        if grad and (copy.is_floating_point() or copy.is_complex()):
+        if grad and differentiable(value) and (value.requires_grad or not marks):
             return copy.requires_grad_().clone()
         return copy
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(fresh(v, grad) for v in value))
+        return type(value)(*(fresh(v, grad, marks) for v in value))
     if isinstance(value, list | tuple):
-        return type(value)(fresh(v, grad) for v in value)
+        return type(value)(fresh(v, grad, marks) for v in value)
     if isinstance(value, dict):
-        return {k: fresh(v, grad) for k, v in value.items()}
+        return {k: fresh(v, grad, marks) for k, v in value.items()}
     return value.copy() if isinstance(value, numpy.ndarray) else value
+
+
+def _marked(value: Any) -> bool:
+    """True where some tensor in a nest of arguments requires grad."""
+    if isinstance(value, torch.Tensor):
+        return value.requires_grad
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+    return any(_marked(v) for v in items)
+
+
+def differentiable(value: Any) -> bool:
+    """True where some tensor in a nest of arguments can require grad."""
+    if isinstance(value, torch.Tensor):
+        return value.is_floating_point() or value.is_complex()
+    if isinstance(value, dict):
+        return any(differentiable(v) for v in value.values())
+    return isinstance(value, list | tuple) and any(differentiable(v) for v in value)
 
 
 def seed(number: int = 0) -> None:
@@ -93,7 +114,7 @@ def op_index() -> dict[str, list[int]]:
 @cache
 def op_calls(name: str) -> tuple[Call, ...]:
     """Calls that op_db samples for an operation: contiguous and not, in several dtypes."""
-    return tuple(call for place in op_index().get(name, ()) for dtype in DTYPES for call in _samples(place, dtype))
+    return tuple(call for place in op_index().get(name, ()) for dtype in PER_OP for call in _samples(place, dtype))
 
 
 def _op_samples(op: Any, dtype: torch.dtype) -> tuple[Any, ...]:
@@ -101,7 +122,8 @@ def _op_samples(op: Any, dtype: torch.dtype) -> tuple[Any, ...]:
     try:
         if dtype not in op.supported_dtypes("cpu"):
             return ()
-        return tuple(itertools.islice(op.sample_inputs("cpu", dtype), 200))
+        grad = op.supports_autograd and dtype.is_floating_point
+        return tuple(itertools.islice(op.sample_inputs("cpu", dtype, requires_grad=grad), 200))
     except REFUSALS:
         return ()
 
@@ -110,7 +132,7 @@ def _op_samples(op: Any, dtype: torch.dtype) -> tuple[Any, ...]:
 def _samples(place: int, dtype: torch.dtype) -> tuple[Call, ...]:
     op = _op_db()[place]
     samples = _op_samples(op, dtype)
-    step = max(1, len(samples) // PER_OP)
+    step = max(1, len(samples) // PER_OP[dtype])
     calls = []
     for sample in samples[::step]:
         calls.append(Call((sample.input, *sample.args), dict(sample.kwargs), op.op))

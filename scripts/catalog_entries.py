@@ -9,7 +9,7 @@ from typing import Any
 import catalog_schemas as schemas
 import catalog_twins as twins
 import torch
-from catalog_calls import Call
+from catalog_calls import Call, differentiable
 from catalog_observe import Observation, observe
 from catalog_surface import Public
 
@@ -21,14 +21,26 @@ def run(public: Public, kwargs: dict[str, Any] | None = None) -> list[tuple[Call
     seen = []
     for call in public.samples():
         if kwargs:
-            call = Call(call.args, {**call.kwargs, **kwargs}, None)
-        for grad in (True, False):
-            result = observe(public.call, call, public.name_of, grad)
-            if result is None and call.function is not None and not public.method and not in_place(public):
-                result = observe(call.function, call, public.wrapped_names(call.function), grad)
-            if result is not None:
+            call = Call(call.args, {**call.kwargs, **kwargs})
+        for grad in (True, False) if differentiable((call.args, call.kwargs)) else (False,):
+            if (result := _observed(public, call, grad)) is not None:
                 seen.append((call, result))
     return seen
+
+
+def _observed(public: Public, call: Call, grad: bool) -> Observation | None:
+    """One call; where op_db has a wrapper for arguments of another order, the wrapper goes first."""
+    wrapper = call.function
+    if wrapper is not None and not public.method and not in_place(public) and _is_wrapper(wrapper):
+        result = observe(wrapper, call, public.wrapped_names(wrapper), grad)
+        # A wrapper that returns what it wrote calls something else, such as normal_ for normal.
+        if result is not None and not result.wrote & result.same:
+            return result
+    return observe(public.call, call, public.name_of, grad)
+
+
+def _is_wrapper(function: Callable[..., Any]) -> bool:
+    return (getattr(function, "__module__", None) or "").startswith("torch.testing")
 
 
 def in_place(public: Public) -> bool:
@@ -68,7 +80,9 @@ def summary(public: Public, seen: Sequence[Observation]) -> Entry:
     first = next(iter(public.parameters), "self")
     metadata = union(o.metadata for o in seen)
     autograd = union(o.autograd for o in seen)
-    writes = wrote if wrote or metadata or autograd else declared
+    # A write that changed nothing seen, such as that of an operation no sample ran, is known from the schema alone.
+    blind = not seen or in_place(public)
+    writes = wrote or (declared if blind and not metadata and not autograd else frozenset())
     effect = "data" if writes else "metadata" if metadata else "autograd" if autograd else ""
     changed = writes or metadata or autograd
     entry: Entry = {
@@ -112,7 +126,9 @@ def returns(public: Public, seen: Sequence[Observation]) -> str:
     if any(o.several for o in made):
         return "views"
     # Results without a storage, sparse or empty, tell nothing about aliases.
-    made = [o for o in made if o.placed or o.same] or made
+    if not all(o.placed or o.same for o in made) and any(o.same for o in made):
+        return "maybe_alias"
+    made = [o for o in made if o.placed] or made
     aliases = [bool(o.same or o.views) for o in made]
     if not any(aliases):
         return "fresh"

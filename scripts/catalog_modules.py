@@ -6,7 +6,7 @@ import inspect
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from functools import cache
-from itertools import islice
+from itertools import islice, product
 from typing import Any
 
 import torch
@@ -17,6 +17,7 @@ from catalog_surface import functions
 from torch.overrides import TorchFunctionMode
 
 Entry = dict[str, Any]
+Sample = tuple[torch.nn.Module, tuple[Any, ...], Entry]
 PER_MODULE = 12
 
 
@@ -61,26 +62,40 @@ def _infos() -> dict[type, list[Any]]:
     return found
 
 
-def _samples(cls: type[torch.nn.Module], inplace: bool) -> Iterator[tuple[torch.nn.Module, tuple[Any, ...], Entry]]:
+def _samples(cls: type[torch.nn.Module], inplace: bool) -> Iterator[Sample]:
     """(module, arguments, keyword arguments), in training and in evaluation."""
     extra = {"inplace": True} if inplace else {}
+    known = False
     for info in _infos().get(cls, ()):
         for training in (True, False):
             seed()
             try:
-                made = info.module_inputs_func(info, "cpu", torch.float32, False, training)
+                made = list(islice(info.module_inputs_func(info, "cpu", torch.float32, False, training), PER_MODULE))
             except REFUSALS:
                 continue
-            for sample in islice(made, PER_MODULE):
+            for sample in made:
                 arguments, forward = sample.constructor_input, sample.forward_input
-                if forward is None:
-                    continue
-                if module := _built(cls, arguments.args, {**arguments.kwargs, **extra}):
+                module = _built(cls, arguments.args, {**arguments.kwargs, **extra})
+                if forward is not None and module is not None:
+                    known = True
                     yield module.train(training), forward.args, forward.kwargs
-    if not _infos().get(cls) and (module := _built(cls, (), extra)):
+    if not known:
+        yield from _guesses(cls, extra)
+
+
+def _guesses(cls: type[torch.nn.Module], extra: Entry) -> Iterator[Sample]:
+    """For a module that module_db does not sample: small numbers for what its constructor needs, then tensors."""
+    parameters = list(inspect.signature(cls).parameters.values())
+    needed = sum(p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters)
+    for arguments in product((2, 4), repeat=needed) if needed < 4 else ():
+        if (module := _built(cls, arguments, extra)) is None:
+            continue
         seed()
-        for shape in ((2, 4), (2, 3, 4), (2, 4, 4, 4), (2, 4, 4, 4, 4)):
-            yield module.train(), (torch.randn(shape),), {}
+        for rank, count in product(range(1, 6), (1, 2, 3)):
+            tensors = tuple(torch.rand((4,) * rank) for _ in range(count))
+            yield module.train(), tensors, {}
+            yield module.eval(), tensors, {}
+            yield module, tuple(t.long() for t in tensors), {}
 
 
 def _built(cls: type[torch.nn.Module], args: tuple[Any, ...], kwargs: Entry) -> torch.nn.Module | None:

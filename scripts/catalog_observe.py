@@ -60,7 +60,8 @@ def storage_of(tensor: torch.Tensor) -> int | None:
     return storage.data_ptr() if storage.nbytes() else None
 
 
-def _bytes(tensor: torch.Tensor) -> torch.Tensor | None:
+def bytes_of(tensor: torch.Tensor) -> torch.Tensor | None:
+    """A copy of a tensor's whole storage; None where it has none."""
     if storage_of(tensor) is None:
         return None
     return torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage()).clone()
@@ -91,6 +92,7 @@ class _Before:
     metadata: tuple[Any, ...]
     autograd: tuple[Any, ...]
     storage: int | None
+    version: int
 
 
 def _arguments(call: Call, names: Names) -> Iterator[tuple[str, Any]]:
@@ -99,16 +101,17 @@ def _arguments(call: Call, names: Names) -> Iterator[tuple[str, Any]]:
     yield from call.kwargs.items()
 
 
+def _before(name: str, tensor: torch.Tensor, storage: int | None) -> _Before:
+    data = bytes_of(tensor)
+    return _Before(name, tensor, data, _metadata(tensor), _autograd(tensor), storage, tensor._version)
+
+
 def _snapshot(call: Call, names: Names) -> list[_Before]:
     found = []
     for name, value in _arguments(call, names):
-        for tensor in tensors_in(value):
-            found.append(
-                _Before(name, tensor, _bytes(tensor), _metadata(tensor), _autograd(tensor), storage_of(tensor))
-            )
+        found += [_before(name, tensor, storage_of(tensor)) for tensor in tensors_in(value)]
         if isinstance(value, numpy.ndarray):
-            tensor = torch.empty(0)
-            found.append(_Before(name, tensor, None, _metadata(tensor), _autograd(tensor), value.ctypes.data))
+            found.append(_before(name, torch.empty(0), value.ctypes.data))
     return found
 
 
@@ -139,7 +142,9 @@ def _compare(before: Sequence[_Before], value: Any, saved: Sequence[torch.Tensor
     wrote = {b.name for b in before if _data_changed(b)}
     kept = {storage_of(t) for t in saved} - {None}
     same = {b.name for b in before if any(r is b.tensor for r in results)}
-    inputs = {b.storage for b in before if b.name not in wrote}
+    # The version counter tells of writes that changed no byte, such as relu_ of positive numbers.
+    touched = wrote | {b.name for b in before if b.tensor._version != b.version}
+    inputs = {b.storage for b in before if b.name not in touched}
     shared = {b.name: _sharing(b, results, storages) for b in before}
     return Observation(
         wrote=frozenset(wrote),
@@ -149,9 +154,11 @@ def _compare(before: Sequence[_Before], value: Any, saved: Sequence[torch.Tensor
         views=frozenset(name for name, count in shared.items() if count),
         results=len(results),
         several=any(count > 1 for count in shared.values()),
-        saves=frozenset(b.name for b in before if b.storage in kept and b.name not in wrote),
+        saves=frozenset(b.name for b in before if b.storage in kept and b.name not in touched),
         saved_results=frozenset(i for i, s in enumerate(storages) if s in kept and s not in inputs),
-        foreign=frozenset(b.name for b in before if isinstance(value, numpy.ndarray) and value.ctypes.data == b.storage),
+        foreign=frozenset(
+            b.name for b in before if isinstance(value, numpy.ndarray) and value.ctypes.data == b.storage
+        ),
         placed=all(s is not None for s in storages),
         alone=len({b.name for b in before}) == 1,
         value=value,
@@ -165,7 +172,7 @@ def _sharing(before: _Before, results: Sequence[torch.Tensor], storages: Sequenc
 
 
 def _data_changed(before: _Before) -> bool:
-    after = _bytes(before.tensor)
+    after = bytes_of(before.tensor)
     if before.data is None or after is None or before.data.numel() != after.numel():
         return False
     return storage_of(before.tensor) == before.storage and not torch.equal(before.data, after)

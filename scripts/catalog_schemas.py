@@ -60,6 +60,9 @@ def aliased(schema: Any) -> list[tuple[str, bool]]:
         if argument.alias_info is None or not is_tensor_type(argument.type) or argument.kwarg_only:
             continue
         names = set(argument.alias_info.before_set)
+        # `Tensor(a -> *)`: elements of a list that comes back are views; torch drops their names.
+        if "*" in argument.alias_info.after_set and any(is_tensor_list(r.type) for r in schema.returns):
+            pairs.append((argument.name, True))
         for result in schema.returns:
             if result.alias_info is not None and names & set(result.alias_info.before_set):
                 pairs.append((argument.name, len(result.alias_info.before_set) == 1))

@@ -72,14 +72,14 @@ class Public:
         known = tuple(chain.from_iterable(calls.op_calls(n) for n in names))
         made = chain.from_iterable(calls.schema_calls(n) for n in self.aten)
         single = calls.of_every_dtype() if self.method or not known else ()
-        return chain(known, made, single, () if known else calls.pairs(self.method))
+        return chain(known, made, single, () if known or self.attribute else calls.pairs(self.method))
 
     def wrapped_names(self, wrapper: Callable[..., Any]) -> Callable[[int, bool], str]:
         """Names for a wrapper that op_db calls instead: parameters that it spells its own way go to those left."""
-        theirs = _signature_names(wrapper)
+        theirs = _signature_names(wrapper, _POSITIONAL)
         left = [n for n in self.parameters if n not in theirs]
         table = [n if n in self.parameters or not left else left.pop(0) for n in theirs]
-        return lambda position, tensor: table[min(position, len(table) - 1)] if table else self.name_of(position, tensor)
+        return lambda position, tensor: table[position] if position < len(table) else self.name_of(position, tensor)
 
 
 @cache
@@ -107,12 +107,14 @@ def _schema_names(public: Public) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _signature_names(function: Callable[..., Any]) -> tuple[str, ...]:
+def _signature_names(
+    function: Callable[..., Any], kinds: tuple[Any, ...] = (*_POSITIONAL, inspect.Parameter.VAR_POSITIONAL)
+) -> tuple[str, ...]:
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
         return ()
-    return tuple(p.name for p in parameters if p.kind in (*_POSITIONAL, inspect.Parameter.VAR_POSITIONAL))
+    return tuple(p.name for p in parameters if p.kind in kinds)
 
 
 @cache
@@ -132,9 +134,9 @@ def methods() -> dict[str, Public]:
     for name in sorted(dir(torch.Tensor)):
         dunder = name.startswith("__") and name.endswith("__")
         value = getattr(torch.Tensor, name)
-        if name.startswith("_") and not dunder or value is getattr(object, name, None):
+        if (name.startswith("_") and not dunder) or value is getattr(object, name, None):
             continue
-        if isinstance(value, type) or dunder and not (callable(value) and value in _testing_overrides()):
+        if isinstance(value, type) or (dunder and not (callable(value) and value in _testing_overrides())):
             continue
         if callable(value):
             aten = (name,) if schemas.overloads(name) else ()
