@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import sys
 import textwrap
 import types
@@ -12,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from deinplace.analysis.source import Source, span_of
 from deinplace.model import Conflict, Event, Place, Raised, Rewrite, Span
@@ -53,6 +56,29 @@ class Program:
         exec(compile(self.code, self.path, "exec"), module.__dict__)
         self.globals = module.__dict__
         return self.globals
+
+    def steps(self, cloned: bool = False) -> list[list[Any]]:
+        """Gradients that each optimizer step consumed, then the parameters it left; `cloned` runs with every saved
+        tensor cloned, which is what the code means whatever is overwritten later."""
+        seen: list[list[Any]] = []
+
+        def look(optimizer: Any, *_: Any) -> None:
+            held = [p for g in optimizer.param_groups for p in g["params"]]
+            seen.append([None if p.grad is None else p.grad.clone() for p in held])
+
+        def left(optimizer: Any, *_: Any) -> None:
+            seen.append([p.detach().clone() for g in optimizer.param_groups for p in g["params"]])
+
+        before = register_optimizer_step_pre_hook(look)
+        after = register_optimizer_step_post_hook(left)
+        keep: Any = torch.autograd.graph.saved_tensors_hooks(lambda t: t.clone(), lambda t: t)
+        try:
+            with keep if cloned else contextlib.nullcontext():
+                self.run()
+        finally:
+            before.remove()
+            after.remove()
+        return seen
 
     def failure(self) -> Incident:
         """Run to the error, as the run stage would describe it."""

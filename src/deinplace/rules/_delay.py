@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 
 from deinplace.analysis.source import Function, Source
 from deinplace.model import Edit
+from deinplace.rewrite.block import indent_unit
 from deinplace.rules import _bindings as names
 from deinplace.rules import _lines as lines
 from deinplace.rules._actions import Action, of_statement
-from deinplace.rules._optimizers import held, inputs, related
+from deinplace.rules._optimizers import held, holds, inputs, related
 from deinplace.rules._scene import Scene, between, inner_chain, reads
 from deinplace.rules.base import Project
 
@@ -30,9 +31,12 @@ def consumers(view: Scene, backward: Action) -> list[Action]:
     for action in view.actions[view.index(backward) + 1 :]:
         if action.kind == "zero":
             cleared.append(action.subject)
-        elif action.kind == "step" and action.subject not in [a.subject for a in found]:
-            if not any(_clears(view.source, zero, action.subject) for zero in cleared):
-                found.append(action)
+        elif (
+            action.kind == "step"
+            and action.subject not in [a.subject for a in found]
+            and not any(_clears(view.source, zero, action.subject) for zero in cleared)
+        ):
+            found.append(action)
     return found
 
 
@@ -41,7 +45,7 @@ def _clears(source: Source, zero: str, optimizer: str) -> bool:
     if zero == optimizer:
         return True
     known = held(source, optimizer)
-    return known is not None and bool(known.roots) and all(r == zero or r.startswith(zero + ".") for r in known.roots)
+    return known is not None and bool(known.roots) and all(holds(source, zero, r) for r in known.roots)
 
 
 def same_parameters(source: Source, first: str, second: str) -> bool:
@@ -54,7 +58,7 @@ def same_parameters(source: Source, first: str, second: str) -> bool:
     return any(related(a, b) for a in one.roots for b in other.roots)
 
 
-def restrict(view: Scene, backward: Action, project: Project, but: str = "") -> Edit | None | bool:
+def restrict(view: Scene, backward: Action, project: Project, but: str = "") -> Edit | bool | None:
     """An edit that limits a backward to the parameters that its gradients are used for.
 
     Returns:
@@ -93,7 +97,7 @@ def leftover(view: Scene) -> str:
             text = ast.unparse(node.func.value)
             if text in (view.optimizer, local) or text == "self":
                 return ""
-            if known is not None and any(related(text, r) for r in known.roots):
+            if known is not None and any(holds(source, text, r) for r in known.roots):
                 return ""
     if view.scope is source.tree and not any(
         isinstance(n, ast.For | ast.While) for n in source.ancestors(view.step.top)
@@ -168,13 +172,14 @@ def _inside(source: Source, statement: ast.stmt, holder: ast.stmt | None) -> boo
 
 def _guarded(source: Source, guards: list[ast.stmt], text: list[str]) -> list[str]:
     code: list[str] = []
+    unit = indent_unit(source, guards[0].body[0]) if guards and isinstance(guards[0], ast.If | ast.With) else ""
     for depth, guard in enumerate(guards):
         head = guard.test if isinstance(guard, ast.If) else None
         if head is not None:
-            code.append("    " * depth + f"if {ast.unparse(head)}:")
+            code.append(unit * depth + f"if {ast.unparse(head)}:")
         elif isinstance(guard, ast.With):
-            code.append("    " * depth + "with " + ", ".join(ast.unparse(i) for i in guard.items) + ":")
-    return code + ["    " * len(guards) + line if line else line for line in text]
+            code.append(unit * depth + "with " + ", ".join(ast.unparse(i) for i in guard.items) + ":")
+    return code + [unit * len(guards) + line if line else line for line in text]
 
 
 def _stable(view: Scene, guard: ast.stmt) -> bool:
@@ -253,7 +258,8 @@ def _pass_by(view: Scene, project: Project, plan: Plan) -> bool:
         for action in of_statement(view.source, statement, view.scope):
             if action.kind == "scaler":
                 plan.doubts.append("the loss scale is updated once where it was updated twice")
-                if (gone := lines.delete(view.source, action.top)) is None:
+                gone = lines.delete(view.source, action.top) if _alone(action) else None
+                if gone is None:
                     return False
                 plan.edits.append(gone)
             if action.kind == "zero" and not _apart(view, action):
@@ -267,14 +273,23 @@ def _pass_by(view: Scene, project: Project, plan: Plan) -> bool:
     return True
 
 
+def _alone(action: Action) -> bool:
+    """The call is a statement of its own in the outermost function."""
+    return isinstance(action.top, ast.Expr) and action.top.value is action.call
+
+
 def _apart(view: Scene, zero: Action) -> bool:
     """A `zero_grad` that leaves the gradients of the delayed step alone."""
-    known = view.held
-    if held(view.source, zero.subject) is not None:
-        return not same_parameters(view.source, zero.subject, view.optimizer)
-    if known is not None and known.roots:
-        return zero.subject != "self" and not any(related(zero.subject, r) for r in known.roots)
-    return "optim" in zero.subject or "opt" in zero.subject.split(".")[-1]
+    source, known = view.source, view.held
+    if known is None or not known.roots:
+        return "opt" in zero.subject.split(".")[-1] and zero.subject != view.optimizer
+    if held(source, zero.subject) is not None:
+        return not same_parameters(source, zero.subject, view.optimizer)
+    others = [held(source, a.subject) for a in view.actions if a.kind == "step" and a.subject != view.optimizer]
+    reset = [
+        r for o in others if o is not None for r in o.roots if zero.subject == r or zero.subject.startswith(r + ".")
+    ]
+    return bool(reset) and not any(related(zero.subject, r) or holds(source, zero.subject, r) for r in known.roots)
 
 
 def _drop_common_zero(view: Scene, project: Project, plan: Plan, zero: Action) -> bool:
@@ -284,7 +299,7 @@ def _drop_common_zero(view: Scene, project: Project, plan: Plan, zero: Action) -
     passes = [i for i, a in enumerate(earlier) if a.kind == "backward"]
     if not resets or not passes or resets[-1] > passes[0] or any(a.kind == "step" for a in earlier[resets[-1] :]):
         return False
-    gone = lines.delete(view.source, zero.top)
+    gone = lines.delete(view.source, zero.top) if _alone(zero) else None
     expression = inputs(view.source, [view.step.local], view.step.call)
     if gone is None or expression is None:
         return False

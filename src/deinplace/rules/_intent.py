@@ -19,6 +19,7 @@ _SETTERS = re.compile(
 )
 _COMPUTES = ("forward", "__call__", "loss", "compute_loss", "training_step")
 _PARAMETER = re.compile(r"\.(weight|bias|weight_\w+|bias_\w+|in_proj_weight|data)$")
+_OPTIMIZER = re.compile(r"(optim\w*\.|^)(SGD|Adam\w*|RMSprop|LBFGS|Adagrad)$")
 _CONTAINERS = ("parameters", "named_parameters", "_parameters", "state_dict", "param_groups")
 
 
@@ -142,9 +143,8 @@ def _trained(scope: ast.AST, text: str) -> bool:
     for node in ast.walk(scope):
         if isinstance(node, ast.Attribute) and node.attr == "grad" and ast.unparse(node.value) == text:
             return True
-        if isinstance(node, ast.Call) and re.search(
-            r"(optim\w*\.|^)(SGD|Adam\w*|RMSprop|LBFGS|Adagrad)$", ast.unparse(node.func)
-        ):
-            if any(names.mentions(a, text) for a in [*node.args, *(k.value for k in node.keywords)]):
-                return True
+        if not isinstance(node, ast.Call) or not _OPTIMIZER.search(ast.unparse(node.func)):
+            continue
+        if any(names.mentions(a, text) for a in [*node.args, *(k.value for k in node.keywords)]):
+            return True
     return False

@@ -83,6 +83,14 @@ def related(first: str, second: str) -> bool:
     return first == second or first.startswith(second + ".") or second.startswith(first + ".")
 
 
+def holds(source: Source, module: str, root: str) -> bool:
+    """True where a module is, or was built from, the module or tensor `root`."""
+    if root == module or root.startswith(module + "."):
+        return True
+    built = (a.value for a in names.assignments(source.tree, module) if isinstance(a.value, ast.Call))
+    return any(names.mentions(value, root) for value in built)
+
+
 def inputs(source: Source, optimizers: list[str], call: ast.Call) -> str | None:
     """An expression for the parameters of these optimizers that holds where `call` stands, or None."""
     if not optimizers or not all(_visible(source, o, call) for o in optimizers):

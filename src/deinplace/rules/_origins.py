@@ -15,10 +15,33 @@ from deinplace.rules.base import Project
 SEVERAL = ("chunk", "split", "unbind", "split_with_sizes", "vsplit", "dsplit", "unsafe_chunk", "unsafe_split")
 EXPANDED = ("expand", "expand_as", "broadcast_to", "as_strided", "unfold")
 EXPANDED_SEVERAL = ("broadcast_tensors", "meshgrid")
-_VIEWS = (
-    "view view_as reshape reshape_as transpose t permute squeeze unsqueeze flatten unflatten narrow select diagonal "
-    "movedim swapaxes contiguous to type_as float detach mT real imag ravel"
-).split()
+_VIEWS = [
+    "view",
+    "view_as",
+    "reshape",
+    "reshape_as",
+    "transpose",
+    "t",
+    "permute",
+    "squeeze",
+    "unsqueeze",
+    "flatten",
+    "unflatten",
+    "narrow",
+    "select",
+    "diagonal",
+    "movedim",
+    "swapaxes",
+    "contiguous",
+    "to",
+    "type_as",
+    "float",
+    "detach",
+    "mT",
+    "real",
+    "imag",
+    "ravel",
+]
 
 
 @dataclass(frozen=True)

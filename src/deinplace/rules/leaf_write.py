@@ -8,6 +8,8 @@ from typing import ClassVar
 
 from deinplace.analysis.source import Function, Source, span_of
 from deinplace.model import Edit, Event, Evidence, Rewrite, Site
+from deinplace.rewrite import block
+from deinplace.rewrite.statement import Refused
 from deinplace.rules import _bindings as names
 from deinplace.rules import _intent as intent
 from deinplace.rules import _lines as lines
@@ -61,13 +63,19 @@ class LeafWrite(Rule):
         Case("noop-out-of-place", "import torch\nw = w - lr * w.grad\n"),
         Case(
             "update-pair",
-            "import torch\nw -= lr * w.grad\nb -= lr * b.grad\n",
-            "import torch\nwith torch.no_grad():\n    w -= lr * w.grad\n    b -= lr * b.grad\n",
+            "def program():\n    import torch\n    w = torch.ones(3, requires_grad=True)\n"
+            "    v = torch.ones(3, requires_grad=True)\n    (w * v).sum().backward()\n"
+            "    w -= 0.5 * w.grad\n    v -= 0.5 * v.grad  # both\n    return w * v\n",
+            "def program():\n    import torch\n    w = torch.ones(3, requires_grad=True)\n"
+            "    v = torch.ones(3, requires_grad=True)\n    (w * v).sum().backward()\n    with torch.no_grad():\n"
+            "        w -= 0.5 * w.grad\n        v -= 0.5 * v.grad  # both\n    return w * v\n",
         ),
         Case(
             "update-loop",
-            "import torch\nfor p in net.parameters():\n    p.add_(p.grad, alpha=-lr)\n",
-            "import torch\nwith torch.no_grad():\n    for p in net.parameters():\n        p.add_(p.grad, alpha=-lr)\n",
+            "def program(net, x):\n    import torch\n    net(x).sum().backward()\n    for p in net.parameters():\n"
+            "        p.add_(p.grad, alpha=-0.1)\n    return net(x).sum()\n",
+            "def program(net, x):\n    import torch\n    net(x).sum().backward()\n    with torch.no_grad():\n"
+            "        for p in net.parameters():\n            p.add_(p.grad, alpha=-0.1)\n    return net(x).sum()\n",
         ),
     )
 
@@ -189,20 +197,36 @@ def _needs_gradient(statement: ast.stmt) -> bool:
 
 def _no_grad(source: Source, statement: ast.stmt, site: Site) -> Iterator[Rewrite]:
     first, last = _unit(source, statement)
-    torch, imports = lines.torch_name(source)
-    edits = lines.wrap(source, first, last, f"with {torch}.no_grad():")
-    if edits:
-        yield _rewrite(source, site, f"update `{site.target}` under no_grad", (*imports, *edits))
-    elif (hidden := _on_one_line(source, statement, torch)) is not None:
-        yield _rewrite(source, site, f"update `{site.target}` under no_grad", (*imports, hidden))
+    title = f"write `{site.target}` under no_grad"
+    try:
+        header, imports = block.no_grad(source, first)
+        edits = block.wrap(source, _siblings(source, first, last), header)
+    except Refused:
+        hidden = _on_one_line(source, statement)
+        if hidden:
+            yield _rewrite(source, site, title, hidden)
+        return
+    yield _rewrite(source, site, title, (*imports, *edits))
 
 
-def _on_one_line(source: Source, statement: ast.stmt, torch: str) -> Edit | None:
-    """`with torch.no_grad(): w -= g` for a statement that ends its line and begins it."""
-    if lines.lines_of(source, statement) is None or lines.block_of(source, statement) is None:
-        return None
+def _siblings(source: Source, first: ast.stmt, last: ast.stmt) -> list[ast.stmt]:
+    found = lines.block_of(source, first)
+    return found[0][found[1] : found[0].index(last) + 1] if found is not None else [first]
+
+
+def _on_one_line(source: Source, statement: ast.stmt) -> list[Edit]:
+    """`with torch.no_grad(): w -= g` where the statement shares its line with others that follow none of its kind."""
+    parent = source.parents.get(statement)
+    if isinstance(parent, ast.stmt) and parent.lineno == statement.lineno:
+        return []
+    if lines.lines_of(source, statement) is None:
+        return []
+    try:
+        header, imports = block.no_grad(source, statement)
+    except Refused:
+        return []
     start, _ = source.bounds(statement)
-    return Edit(source.path, start, start, f"with {torch}.no_grad(): ")
+    return [*imports, Edit(source.path, start, start, f"{header} ")]
 
 
 def _unit(source: Source, statement: ast.stmt) -> tuple[ast.stmt, ast.stmt]:
@@ -271,10 +295,27 @@ def _resets_gradient(statement: ast.stmt) -> bool:
 
 def _plain(node: ast.expr) -> bool:
     """Nothing in an expression that could run a forward or a backward."""
-    harmless = (
-        "zip enumerate range reversed sorted list tuple len parameters named_parameters values items keys modules "
-        "named_modules children size isinstance dim"
-    ).split()
+    harmless = [
+        "zip",
+        "enumerate",
+        "range",
+        "reversed",
+        "sorted",
+        "list",
+        "tuple",
+        "len",
+        "parameters",
+        "named_parameters",
+        "values",
+        "items",
+        "keys",
+        "modules",
+        "named_modules",
+        "children",
+        "size",
+        "isinstance",
+        "dim",
+    ]
     calls = (n for n in ast.walk(node) if isinstance(n, ast.Call))
     return all(ast.unparse(c.func).rsplit(".", 1)[-1] in harmless for c in calls)
 
@@ -414,10 +455,13 @@ def _divisor(statement: ast.AugAssign) -> int:
 
 
 def _inference(source: Source, statement: ast.stmt, site: Site) -> Iterator[Rewrite]:
-    torch, imports = lines.torch_name(source)
-    edits = lines.wrap(source, statement, statement, f"with {torch}.inference_mode():")
+    torch = block.torch_name(source, statement)
+    try:
+        edits = block.wrap(source, [statement], f"with {torch}.inference_mode():") if torch else []
+    except Refused:
+        edits = []
     if edits:
-        yield _rewrite(source, site, f"write `{site.target}` in inference mode, where it was made", (*imports, *edits))
+        yield _rewrite(source, site, f"write `{site.target}` in inference mode, where it was made", edits)
     target = names.written(statement)
     base = names.root(target) if target is not None else None
     if not isinstance(base, ast.Name):

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from deinplace.analysis.source import Source, span_of
 from deinplace.model import Applicability, Edit, Evidence, Rewrite, Site
+from deinplace.rewrite.block import torch_name
 from deinplace.rules import _bindings as names
 from deinplace.rules import _lines as lines
 from deinplace.rules._origins import Origin, origin, pieces, plain, read_after, written_expressions
@@ -82,6 +83,9 @@ class ViewWrite(Rule):
         raised = incident.raised
         if raised is None or raised.category not in _CATEGORIES:
             return None
+        if raised.category == "expanded" and _in_backward(incident, project):
+            written = _expanded_writes(project)
+            return _site(written[0][0].source, *written[0][1:], written[0][0]) if written else None
         for source, place in names.frames(raised.stack, project):
             statement = names.statement_at(source, place.span)
             target = _target(source, statement, place.span) if statement is not None else None
@@ -92,6 +96,9 @@ class ViewWrite(Rule):
 
     def rewrites(self, site: Site, project: Project, incident: Incident | None = None) -> Iterable[Rewrite]:
         """Single views of the base; clones where the base is not read again; a clone where memory was expanded."""
+        if incident is not None and _in_backward(incident, project):
+            yield from _all_expanded(project, site)
+            return
         source = project.get(site.path)
         statement = names.statement_at(source, site.statement) if source else None
         target = _target(source, statement, site.span) if source and statement else None
@@ -123,6 +130,35 @@ class ViewWrite(Rule):
             ". Write out of place and rebuild the base (torch.cat, torch.stack) if it is read again, take single views "
             "(indexing, tensor_split), or clone where the view is made."
         )
+
+
+def _in_backward(incident: Incident, project: Project) -> bool:
+    """The error came up in a backward, long after the write: a masked write to expanded memory only warns."""
+    for source, place in names.frames(incident.raised.stack if incident.raised else (), project):
+        call = source.innermost(place.span, ast.Call)
+        return isinstance(call, ast.Call) and ast.unparse(call.func).rsplit(".", 1)[-1] in ("backward", "grad")
+    return False
+
+
+def _expanded_writes(project: Project) -> list[tuple[Origin, ast.stmt, ast.expr]]:
+    """Every write in the project to memory that the same function expanded."""
+    found: list[tuple[Origin, ast.stmt, ast.expr]] = []
+    for source in project.sources.values():
+        for statement, target in written_expressions(source):
+            made = origin(source, names.root(target), statement, (), project)
+            if made is not None and made.kind == "expanded":
+                found.append((made, statement, target))
+    return found
+
+
+def _all_expanded(project: Project, site: Site) -> Iterator[Rewrite]:
+    """Clones at all expansions of one file that are written: a backward that fails does not say which it was."""
+    places = [made for made, _, _ in _expanded_writes(project) if made.source.path == site.path]
+    if not places:
+        return
+    ends = sorted({made.source.bounds(made.node)[1] for made in places})
+    edits = [Edit(site.path, end, end, ".clone()") for end in ends]
+    yield _rewrite(places[0], site, "clone what is expanded and then written where it is made", edits)
 
 
 def _target(source: Source, statement: ast.stmt | None, where: object) -> ast.expr | None:
@@ -222,7 +258,9 @@ def _rebuilt(made: Origin, site: Site, base: ast.expr, dim: ast.expr | None) -> 
         or _rebound(rest[: writes[-1] + 1], parts)
     ):
         return
-    torch, imports = lines.torch_name(source)
+    torch = torch_name(source, statement)
+    if torch is None:
+        return
     assert isinstance(made.node, ast.Call)
     joins = "stack" if ast.unparse(made.node.func).endswith("unbind") else "cat"
     along = f", dim={source.segment(dim)}" if dim is not None else ""
@@ -233,7 +271,7 @@ def _rebuilt(made: Origin, site: Site, base: ast.expr, dim: ast.expr | None) -> 
     own = base.id not in names.parameters(source.scope(statement)) and _fresh_base(source, statement, base.id)
     note = "" if own else f"other names of the tensor in `{base.id}` no longer see the writes"
     title = f"write clones of the parts and put `{base.id}` together from them"
-    yield _rewrite(made, site, title, (*imports, _replace(made, new), put), "safe" if own else "unsafe", note)
+    yield _rewrite(made, site, title, (_replace(made, new), put), "safe" if own else "unsafe", note)
 
 
 def _writes_any(statement: ast.stmt, parts: list[str]) -> bool:
@@ -328,7 +366,8 @@ def _selected(source: Source, base: ast.expr, dim: ast.expr | None, count: int) 
     text, along = source.segment(base), source.segment(dim) if dim is not None else "0"
     index = _fresh(source)
     how_many = str(count) if count else f"{text}.size({along})"
-    return f"({text}.select({along}, {index}) for {index} in range({how_many}))"
+    open_, close = "()" if count else "[]"
+    return f"{open_}{text}.select({along}, {index}) for {index} in range({how_many}){close}"
 
 
 def _fresh(source: Source) -> str:
