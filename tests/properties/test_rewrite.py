@@ -73,8 +73,8 @@ def world() -> tuple[dict[str, Any], list[str]]:
     calls: list[str] = []
 
     class Holder:
-        x = Number("ox")
-        d = [Number("od0"), Number("od1")]
+        def __init__(self) -> None:
+            self.x, self.d = Number("ox"), [Number("od0"), Number("od1")]
 
     holder, table = Holder(), {0: Number("d0"), "k": Number("dk"), "h": Number("dh"), 1: Number("d1")}
 
