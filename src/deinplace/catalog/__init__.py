@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, cached_property
-from importlib.resources import files
+from pathlib import Path
 from typing import Any, TypeVar
 
 from deinplace.catalog.records import (
@@ -45,7 +45,7 @@ def load() -> Catalog:
 
 
 def _read(name: str) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads((files(__name__) / name).read_bytes())
+    content: dict[str, Any] = json.loads(Path(__file__).with_name(name).read_bytes())
     return content
 
 
