@@ -47,7 +47,8 @@ def require_usable(run: Run, driver: Driver, need_backward: bool) -> None:
         hint = "--max-steps N stops after N optimizer steps" if run.total("steps") else "raise --timeout"
         raise DriverError(f"{driver.title!r} did not end within {driver.timeout:g} s; {hint}")
     if run.exit_code != 0 and not raised(run):
-        raise DriverError(f"{driver.title!r} fails for another reason (exit {run.exit_code}): {last_words(run)}")
+        reason = f"{driver.title!r} fails for another reason (exit {run.exit_code}): {last_words(run)}"
+        raise DriverError(reason, detail=run.stderr)
     if not run.torch:
         raise DriverError(f"{driver.title!r} never imports torch")
     if need_backward and not run.total("backwards") and not raised(run):
