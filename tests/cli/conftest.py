@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -40,13 +40,27 @@ def cli(tmp_path: Path, environment: dict[str, str]) -> Cli:
 
 
 @pytest.fixture
-def write(tmp_path: Path) -> Callable[[str, str], Path]:
+def written() -> dict[Path, str]:
+    """What the test has put into which file."""
+    return {}
+
+
+@pytest.fixture
+def write(tmp_path: Path, written: dict[Path, str]) -> Callable[[str, str], Path]:
     """Writes a file of the test's own folder."""
 
     def put(name: str, text: str) -> Path:
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
+        written[path] = text
         return path
 
     return put
+
+
+@pytest.fixture
+def untouched(written: dict[Path, str]) -> Iterator[None]:
+    """Checks in the end that every file holds what the test put into it."""
+    yield
+    assert {path: path.read_text() for path in written} == written

@@ -8,6 +8,8 @@ from pathlib import Path
 import deinplace
 from deinplace.errors import DeinplaceError
 
+_INTERRUPTED = "interrupted; no file was left half-written"
+
 
 def main() -> None:
     """Run the command that `sys.argv` asks for, and exit: 0 clean, 1 findings left, 2 errors, 130 interrupted."""
@@ -24,9 +26,11 @@ def _guarded(arguments: list[str]) -> int:
 
     click_error, usage_error = typer.BadParameter.__mro__[2], typer.BadParameter.__mro__[1]
     try:
-        return int(command().main(arguments, prog_name="deinplace", standalone_mode=False) or 0)
+        code = int(command().main(arguments, prog_name="deinplace", standalone_mode=False) or 0)
+        # typer turns an interrupt into this exit code or into Abort, by its version
+        return _fail(_INTERRUPTED, code) if code == 130 else code
     except (KeyboardInterrupt, typer.Abort):
-        return _fail("interrupted; no file was left half-written", 130)
+        return _fail(_INTERRUPTED, 130)
     except DeinplaceError as error:
         if error.detail:
             print(error.detail.rstrip("\n"), file=sys.stderr)

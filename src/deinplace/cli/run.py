@@ -9,6 +9,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -67,6 +68,9 @@ def run(
     roots = tuple(dict.fromkeys((folder, str(script.resolve().parent)) if script else (folder,)))
     with _stdout_kept(apart=config.output_format == "json" and output_file is None):
         outcome = diagnose(driver, roots)
+    if outcome.findings:
+        remedy = shlex.join(("deinplace", "fix", ".", "--run", title))
+        outcome = replace(outcome, notes=(*outcome.notes, f"to mend and prove it: {remedy}"))
     seen = output.view(outcome, {}, verbose, quiet)
     output.emit(outcome, seen, config.output_format, output_file, color)
     return exits.of_run(outcome)

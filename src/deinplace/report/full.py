@@ -103,19 +103,22 @@ def _outcome(finding: Finding, view: View) -> list[str]:
     rewrite = finding.rewrite
     proof = f" ({words.verdict(finding.verdict)})" if finding.verdict else ""
     if rewrite and finding.state in ("fixed", "fixable"):
-        lines += note(finding.state, rewrite.title + proof, view)
+        status = f" ({finding.verdict.status})" if finding.verdict else ""
+        lines += note(finding.state, rewrite.title + status, view)
     elif rewrite and finding.state == "unsafe":
         lines += note("unsafe", f"{rewrite.title}{proof}; --unsafe applies it", view)
+    elif rewrite and finding.state == "advised" and finding.reason == words.DIAGNOSED:
+        lines += note("try", rewrite.title, view)
     elif finding.state == "rolled-back":
         title = rewrite.title if rewrite else "every rewrite"
         lines += note("rolled back", title + proof, view)
-    if rewrite and finding.state == "unsafe":
+    if rewrite and (finding.state == "unsafe" or finding.reason == words.DIAGNOSED):
         lines += [f"    {view.paint(text, 'red' if text[:1] == '-' else 'green')}" for text in _shown(finding, view)]
     if rewrite and rewrite.note:
         lines += note("note", rewrite.note, view)
     if finding.advice:
         lines += note("help", finding.advice, view)
-    if finding.reason and finding.state not in ("fixed", "fixable"):
+    if finding.reason not in ("", words.DIAGNOSED) and finding.state not in ("fixed", "fixable"):
         lines += note("reason", finding.reason, view)
     if view.verbose:
         for trial in finding.trials:

@@ -9,6 +9,8 @@ from deinplace.model import Conflict, Event, Finding, ModuleInfo, Outcome, Tenso
 from deinplace.report.view import View
 
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+DIAGNOSED = "diagnosed"
+"""The reason code of a finding that nobody tried to mend, since only a diagnosis was asked for."""
 
 
 def operation(op: str) -> str:
@@ -94,6 +96,8 @@ def summary(outcome: Outcome) -> str:
     if not findings:
         looked = f" in {_count(outcome.files, 'file')}" if outcome.files and outcome.command == "check" else ""
         return f"Found no in-place faults{looked}"
+    if all(f.reason == DIAGNOSED for f in findings):
+        return f"Found {_count(len(findings), 'in-place fault')}"
     states: Counter[str] = Counter(f.state for f in findings)
     parts = []
     for state, label in (("fixed", "fixed"), ("fixable", "fixable")):

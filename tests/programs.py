@@ -1,0 +1,74 @@
+"""Small programs that the command is run on."""
+
+from __future__ import annotations
+
+FAILING = """\
+import torch
+
+torch.manual_seed(0)
+net = torch.nn.Linear(4, 4)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+
+
+def forward(x):
+    y = torch.relu(net(x))
+    y += x  # overwrites what relu kept
+    return y
+
+
+for step in range(2):
+    loss = forward(torch.ones(2, 4)).sum()
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+    print("step", step)
+print("done")
+"""
+
+FIXED_LINE = "    y = y + x  # overwrites what relu kept\n"
+
+CLEAN = """\
+import sys
+import torch
+
+w = torch.ones(3, requires_grad=True)
+(w * 2).sum().backward()
+print("arguments", sys.argv[1:], "stdin", sys.stdin.read())
+print("to stderr", file=sys.stderr)
+sys.exit(int(sys.argv[1]) if len(sys.argv) > 1 else 0)
+"""
+
+OTHER_ERROR = """\
+import torch
+
+w = torch.ones(3, requires_grad=True)
+
+
+def broken():
+    raise KeyError("no such sample")
+
+
+(w * 2).sum().backward()
+broken()
+"""
+
+NO_BACKWARD = """\
+import torch
+
+x = torch.ones(3)
+x += 1
+print(x.sum())
+"""
+
+ENDLESS = """\
+import time
+import torch
+
+w = torch.ones(3, requires_grad=True)
+while True:
+    y = w.exp()
+    y += 1
+    y.sum().backward()
+    open("started", "w").close()
+    time.sleep(0.05)
+"""
