@@ -12,7 +12,6 @@ from deinplace.rewrite.expression import outer_bounds, path_of, pure, same
 from deinplace.rewrite.insert import indent_of, insert_before, newline
 from deinplace.rewrite.statement import Refused
 from deinplace.rules import _clone, _locate, _names
-from deinplace.rules.augmented_assignment import indexes_tensor
 from deinplace.rules.base import Incident
 
 _UNSURE = (
@@ -60,7 +59,11 @@ def forms(rule: str, source: Source, found: InplaceCall, others: Sequence[str]) 
 def storable(receiver: ast.expr) -> bool:
     """True where `receiver = new` puts a new tensor in the place that `receiver` names."""
     if isinstance(receiver, ast.Subscript):
-        return pure(receiver) and not indexes_tensor(receiver) and not isinstance(receiver.value, ast.List | ast.Tuple)
+        return (
+            pure(receiver)
+            and not _names.indexes_tensor(receiver)
+            and not isinstance(receiver.value, ast.List | ast.Tuple)
+        )
     return path_of(receiver)
 
 

@@ -131,9 +131,14 @@ def element_clones(rule: str, source: Source, statement: ast.stmt, owner: ast.ex
         return
 
 
-def walked(loop: ast.For, name: str) -> Iterator[tuple[ast.expr, str]]:
-    """(container, `values`/`items`/`list`) whose elements the loop variable `name` runs over."""
-    yield from _pairs(loop.target, loop.iter, name)
+def walked(loop: ast.For, name: str, views: bool = False) -> Iterator[tuple[ast.expr, str]]:
+    """(container, `values`/`items`/`list`) whose elements the loop variable `name` runs over.
+
+    With `views` also what a call hands out, such as `x.unbind(1)`.
+    """
+    for container, kind in _pairs(loop.target, loop.iter, name):
+        if views or isinstance(container, ast.Name | ast.Attribute):
+            yield container, kind
 
 
 def _pairs(target: ast.expr, iterated: ast.expr, name: str) -> Iterator[tuple[ast.expr, str]]:
@@ -151,7 +156,9 @@ def _pairs(target: ast.expr, iterated: ast.expr, name: str) -> Iterator[tuple[as
         if isinstance(iterated, ast.Call) and called is not None and isinstance(called, ast.Name):
             if called.id in ("reversed", "list", "tuple") and iterated.args:
                 yield from _pairs(target, iterated.args[0], name)
-        elif pure(iterated) and isinstance(iterated, ast.Name | ast.Attribute):
+            elif called.id not in ("range", "zip", "enumerate", "map", "filter"):
+                yield iterated, "list"
+        else:
             yield iterated, "list"
 
 

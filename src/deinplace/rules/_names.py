@@ -158,3 +158,12 @@ def assignable(source: Source, node: ast.AST, name: str) -> bool:
     if takes(scope, name):
         return True
     return any(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store) for n in own_nodes(scope))
+
+
+def indexes_tensor(target: ast.Subscript) -> bool:
+    """True where the index is one that only tensors and arrays take."""
+    index = target.slice
+    kinds = (ast.Slice, ast.Tuple, ast.Compare)
+    if isinstance(index, kinds) or (isinstance(index, ast.UnaryOp) and isinstance(index.op, ast.Invert)):
+        return True
+    return isinstance(index, ast.Constant) and index.value in (None, Ellipsis)

@@ -12,6 +12,7 @@ from deinplace.rewrite.expression import fresh_name, replace
 from deinplace.rewrite.statement import Refused
 from deinplace.rules import _clone, _locate, _names
 from deinplace.rules._callers import caller_clones
+from deinplace.rules._views import single_views
 from deinplace.rules.base import Case, Incident, Project, Rule
 
 
@@ -109,8 +110,9 @@ class AugmentedAssignment(Rule):
         if source is None or not isinstance(node, ast.AugAssign):
             return
         yield from self._stored_back(source, node)
-        if not (isinstance(node.target, ast.Subscript) and indexes_tensor(node.target)):
+        if not (isinstance(node.target, ast.Subscript) and _names.indexes_tensor(node.target)):
             yield from self._rebound(source, node, incident)
+        yield from single_views(self.code, source, node, node.target)
         yield from _clone.clones_before(self.code, source, node, node.target)
         yield from _clone.alias_clones(self.code, source, node, node.target)
         yield from caller_clones(self.code, source, node, node.target, project, incident)
@@ -194,15 +196,6 @@ def stored_slot(source: Source, loop: ast.For, name: str) -> tuple[str, list[Edi
             edits = [replace(source, target, f"{index}, {name}"), replace(source, iterated, f"enumerate({text})")]
             return f"{text}[{index}]", edits
     return "", []
-
-
-def indexes_tensor(target: ast.Subscript) -> bool:
-    """True where the index is one that only tensors and arrays take."""
-    index = target.slice
-    kinds = (ast.Slice, ast.Tuple, ast.Compare)
-    if isinstance(index, kinds) or (isinstance(index, ast.UnaryOp) and isinstance(index.op, ast.Invert)):
-        return True
-    return isinstance(index, ast.Constant) and index.value in (None, Ellipsis)
 
 
 def _other_names(incident: Incident | None) -> tuple[str, ...]:

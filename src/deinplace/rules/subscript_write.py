@@ -10,9 +10,8 @@ from deinplace.catalog import load
 from deinplace.model import Rewrite, Site
 from deinplace.rewrite.expression import path_of, same
 from deinplace.rewrite.statement import trimmed
-from deinplace.rules import _clone, _locate
+from deinplace.rules import _clone, _locate, _names
 from deinplace.rules._callers import caller_clones
-from deinplace.rules.augmented_assignment import indexes_tensor
 from deinplace.rules.base import Case, Incident, Project, Rule
 
 _MASKS = (ast.Compare, ast.UnaryOp, ast.BinOp)
@@ -82,7 +81,7 @@ class SubscriptWrite(Rule):
         for node in ast.walk(source.tree):
             if isinstance(node, ast.Assign):
                 target = _written(node)
-                if isinstance(target, ast.Attribute) or (target is not None and indexes_tensor(target)):
+                if isinstance(target, ast.Attribute) or (target is not None and _names.indexes_tensor(target)):
                     yield _locate.site(self.code, source, node, source.segment(target), "[]=")
 
     def claim(self, incident: Incident, project: Project) -> Site | None:
