@@ -232,8 +232,10 @@ def _on_one_line(source: Source, statement: ast.stmt) -> list[Edit]:
 def _unit(source: Source, statement: ast.stmt) -> tuple[ast.stmt, ast.stmt]:
     """The smallest run of siblings that are all such writes; a loop or `if` that holds nothing else goes whole."""
     first = last = statement
+    target = names.written(statement)
+    own = ast.unparse(names.root(target)) if target is not None else ""
     while True:
-        first, last = _run(source, first, last)
+        first, last = _run(source, first, last, own)
         parent = source.parents.get(first)
         if not isinstance(parent, ast.For | ast.If) or parent.orelse or parent.body[0] is not first:
             return first, last
@@ -246,15 +248,15 @@ def _unit(source: Source, statement: ast.stmt) -> tuple[ast.stmt, ast.stmt]:
         first = last = parent
 
 
-def _run(source: Source, first: ast.stmt, last: ast.stmt) -> tuple[ast.stmt, ast.stmt]:
+def _run(source: Source, first: ast.stmt, last: ast.stmt, own: str) -> tuple[ast.stmt, ast.stmt]:
     found = lines.block_of(source, first)
     if found is None:
         return first, last
     block, start = found
     end = block.index(last)
-    while start and _update_like(source, block[start - 1]):
+    while start and _update_like(source, block[start - 1], own):
         start -= 1
-    while end + 1 < len(block) and _update_like(source, block[end + 1]):
+    while end + 1 < len(block) and _update_like(source, block[end + 1], own):
         end += 1
     while (
         end + 1 < len(block) and end + 2 == len(block) and _resets_gradient(block[end + 1]) and _in_loop(source, first)
@@ -272,17 +274,19 @@ def _is_training_loop(loop: ast.For) -> bool:
     return any(isinstance(n, ast.Call) and ast.unparse(n.func).endswith("backward") for n in ast.walk(loop))
 
 
-def _update_like(source: Source, statement: ast.stmt) -> bool:
+def _update_like(source: Source, statement: ast.stmt, own: str) -> bool:
     if isinstance(statement, ast.For | ast.If):
         holds = statement.iter if isinstance(statement, ast.For) else statement.test
         body = [*statement.body]
         while body and _resets_gradient(body[-1]):
             body.pop()
-        return bool(body) and not statement.orelse and _plain(holds) and all(_update_like(source, s) for s in body)
+        return bool(body) and not statement.orelse and _plain(holds) and all(_update_like(source, s, own) for s in body)
     if names.written(statement) is None or _needs_gradient(statement):
         return False
     target = names.written(statement)
-    return target is not None and not _through_data(target) and intent.updates(source, statement)
+    if target is None or _through_data(target):
+        return False
+    return ast.unparse(names.root(target)) == own or intent.updates(source, statement)
 
 
 def _resets_gradient(statement: ast.stmt) -> bool:

@@ -11,7 +11,7 @@ from deinplace.model import Applicability, Edit, Evidence, Rewrite, Site
 from deinplace.rewrite.block import torch_name
 from deinplace.rules import _bindings as names
 from deinplace.rules import _lines as lines
-from deinplace.rules._origins import Origin, origin, pieces, plain, read_after, written_expressions
+from deinplace.rules._origins import Origin, kind_of, origin, pieces, plain, read_after, viewed, written_expressions
 from deinplace.rules.base import Case, Incident, Project, Rule
 
 _CATEGORIES = ("multi-view", "hook-view", "function-view", "expanded", "detach-view")
@@ -57,6 +57,7 @@ class ViewWrite(Rule):
     cases: ClassVar[tuple[Case, ...]] = (
         Case("noop-outputs-only-read", "def f(x):\n    a, b = x.chunk(2, -1)\n    return a * b\n"),
         Case("noop-rebound-first", "def f(x):\n    a, b = x.chunk(2, -1)\n    a = a.exp()\n    a += b\n    return a\n"),
+        Case("noop-expansion-may-be-writable", "def f(x, y):\n    a = x.expand_as(y)\n    a[0] = 1\n    return a\n"),
         Case("noop-single-view", "def f(x):\n    a = x[:, 0]\n    a += 1\n    return x\n"),
         Case(
             "chunk-written-and-base-read",
@@ -64,18 +65,18 @@ class ViewWrite(Rule):
             "def f(x):\n    a, b = x.tensor_split(2, -1)\n    a += b\n    return x\n",
         ),
         Case(
-            "expanded-in-place",
-            "def f(x, y):\n    a = x.expand_as(y)\n    a[0] = 1\n    return a\n",
-            "def f(x, y):\n    a = x.expand_as(y).clone()\n    a[0] = 1\n    return a\n",
+            "loop-over-unbind",
+            "def f(x):\n    for part in x.unbind(1):\n        part += 1\n    return x\n",
+            "def f(x):\n    for part in [x.select(1, i) for i in range(x.size(1))]:\n        part += 1\n    return x\n",
         ),
     )
 
     def find(self, source: Source) -> Iterable[Site]:
-        """Writes to names that were bound to one of several views, or to an expansion, in the same function."""
+        """Writes to names that were bound to one of several views in the same function."""
         project = Project({source.path: source})
         for statement, target in written_expressions(source):
             made = origin(source, names.root(target), statement, (), project)
-            if made is not None and made.kind in ("several", "expanded", "expanded-several"):
+            if made is not None and made.kind == "several":
                 yield _site(source, statement, target, made)
 
     def claim(self, incident: Incident, project: Project) -> Site | None:
@@ -219,8 +220,8 @@ def _single_views(made: Origin, site: Site) -> Iterator[Rewrite]:
     base, sizes, dim = pieces(made.node)
     if base is None:
         return
-    kept = _kept(made, base)
     copies = list(_clones(made, site))
+    kept = any(c.applicability != "safe" for c in copies)
     yield from copies if not kept else ()
     new, exact = _parts(made, base, sizes, dim)
     if new is not None:
@@ -268,7 +269,7 @@ def _rebuilt(made: Origin, site: Site, base: ast.expr, dim: ast.expr | None) -> 
     if put is None:
         return
     new = f"(t.clone() for t in {source.segment(made.node)})"
-    own = base.id not in names.parameters(source.scope(statement)) and _fresh_base(source, statement, base.id)
+    own = _fresh(source, statement, base)
     note = "" if own else f"other names of the tensor in `{base.id}` no longer see the writes"
     title = f"write clones of the parts and put `{base.id}` together from them"
     yield _rewrite(made, site, title, (_replace(made, new), put), "safe" if own else "unsafe", note)
@@ -294,10 +295,16 @@ def _augmented(statement: ast.stmt, name: ast.Name) -> bool:
     return any(isinstance(n, ast.AugAssign) and n.target is name for n in ast.walk(statement))
 
 
-def _fresh_base(source: Source, statement: ast.stmt, name: str) -> bool:
-    """The base was just made by a call, so that no other name of it can be read."""
-    before = [a for a in names.assignments(source.scope(statement), name) if a.lineno < statement.lineno]
-    return bool(before) and isinstance(before[-1].value, ast.Call | ast.BinOp)
+def _fresh(source: Source, statement: ast.stmt, base: ast.expr) -> bool:
+    """The base was just made by an operation, so that no other name can read its memory."""
+    if isinstance(base, ast.Name):
+        before = [a for a in names.assignments(source.scope(statement), base.id) if a.lineno < statement.lineno]
+        value = before[-1].value if before else None
+    else:
+        value = base
+    if isinstance(value, ast.Call):
+        return viewed(value) is None and not kind_of(value)
+    return isinstance(value, ast.BinOp)
 
 
 def _parts(made: Origin, base: ast.expr, sizes: list[ast.expr], dim: ast.expr | None) -> tuple[str | None, bool]:
@@ -364,13 +371,13 @@ def _selected(source: Source, base: ast.expr, dim: ast.expr | None, count: int) 
     if not plain(base):
         return None
     text, along = source.segment(base), source.segment(dim) if dim is not None else "0"
-    index = _fresh(source)
+    index = _unused(source)
     how_many = str(count) if count else f"{text}.size({along})"
     open_, close = "()" if count else "[]"
     return f"{open_}{text}.select({along}, {index}) for {index} in range({how_many}){close}"
 
 
-def _fresh(source: Source) -> str:
+def _unused(source: Source) -> str:
     """A name that the file does not use, for the index of a comprehension."""
     used = names.names_in(source.tree)
     return next(n for n in ("i", "index", "position", "_index", "_position") if n not in used)
@@ -396,7 +403,7 @@ def _rows(made: Origin, site: Site) -> Iterator[Rewrite]:
     """A loop over a tensor: over its rows as single views."""
     if not plain(made.node):
         return
-    text, index = made.source.segment(made.node), _fresh(made.source)
+    text, index = made.source.segment(made.node), _unused(made.source)
     edit = _replace(made, f"[{text}[{index}] for {index} in range(len({text}))]")
     note = "iterating over a tensor gives views that must not be written; indexing gives single views"
     yield _rewrite(made, site, f"take the rows of `{text}` one by one", (edit,), "safe", note)
@@ -411,15 +418,10 @@ def _clones(made: Origin, site: Site) -> Iterator[Rewrite]:
     new = f"(t.clone() for t in {text})" if made.count else f"[t.clone() for t in {text}]"
     assert isinstance(call, ast.Call)
     base = pieces(call)[0]
-    scope = source.scope(made.statement)
-    seen = base is not None and _kept(made, base)
-    passed = isinstance(base, ast.Name) and base.id in names.parameters(scope)
-    attribute = isinstance(base, ast.Attribute) and plain(base)
-    doubt = (
-        f"`{source.segment(base)}` no longer sees the writes"
-        if base is not None and (seen or passed or attribute)
-        else ""
+    shared = (
+        base is not None and made.kind == "several" and (_kept(made, base) or not _fresh(source, made.statement, base))
     )
+    doubt = f"`{source.segment(base)}` no longer sees the writes" if base is not None and shared else ""
     yield _rewrite(
         made, site, f"clone the parts that `{text}` makes", (_replace(made, new),), "unsafe" if doubt else "safe", doubt
     )
