@@ -81,7 +81,17 @@ def carries(view: Round) -> list[Carry]:
         for name in _stores(statement):
             bound[name] = statement
     scope = view.source.scope(view.loop)
-    return [Carry(n, s, scope, view.loop) for n, s in bound.items() if n in read_first and n in tainted]
+    found = [n for n in bound if n in read_first and n in tainted and _keeps(n, bound[n], tainted)]
+    return [Carry(n, bound[n], scope, view.loop) for n in found]
+
+
+def _keeps(name: str, last: ast.stmt, tainted: set[str]) -> bool:
+    """The last binding of a round leaves a graph in the name, rather than starting it afresh."""
+    value = getattr(last, "value", None)
+    if isinstance(last, ast.AugAssign) or not isinstance(value, ast.expr):
+        return True
+    parts = [part for n, part in _pairs(last, value) if n == name]
+    return any(_alive(p) or any(t in tainted for t in _live_loads(p)) for p in parts)
 
 
 def attribute_carries(source: Source) -> list[Carry]:
