@@ -51,6 +51,10 @@ class Rule(ABC):
     code: ClassVar[str]
     name: ClassVar[str]
     cases: ClassVar[tuple[Case, ...]] = ()
+    reorders: ClassVar[bool] = False
+    """True where a rewrite moves backward calls and steps: what each step consumes is compared, not their order."""
+    changes_gradients: ClassVar[bool] = False
+    """True where a rewrite changes gradients on purpose: it can run to the end, but not equal the original."""
 
     @abstractmethod
     def find(self, source: Source) -> Iterable[Site]:

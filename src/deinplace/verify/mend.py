@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from deinplace.analysis.source import Source
-from deinplace.model import FileChange, Finding, Outcome, Rewrite, Trial, Verdict
+from deinplace.model import FileChange, Outcome, Verdict
+from deinplace.rules import rule
 from deinplace.rules.base import Incident, Project
 from deinplace.verify import incidents, wording
 from deinplace.verify.drivers import Driver, Laboratory, Run, Settings
-from deinplace.verify.groups import Group, group
-from deinplace.verify.recording import noise_floor
+from deinplace.verify.groups import group
+from deinplace.verify.recording import Comparison, noise_floor
 from deinplace.verify.search import Choice, Search
 from deinplace.verify.trial import Bench, Result
 
@@ -77,9 +78,9 @@ class _Mender:
         if not found:
             return self._outcome(None, {})
         if first.exit_code != 0:
-            return self._advise(found)
+            return self._without_oracle(found)
         bench = self._bench(first, found, emulate)
-        return self._passes(bench)
+        return self._passes(bench, incidents.incidents(bench.oracle) if bench.oracle is not None else found)
 
     def _past_errors(self, run: Run) -> tuple[Run, dict[str, object] | None]:
         """Where autograd refuses a write at once, run again with such writes emulated; see `emulation`."""
@@ -104,9 +105,8 @@ class _Mender:
             self.options.max_runs, dict(self.sources),
         )  # fmt: skip
 
-    def _passes(self, bench: Bench) -> Outcome:
+    def _passes(self, bench: Bench, found: tuple[Incident, ...]) -> Outcome:
         """Mend what the oracle showed; then what that uncovered; and so on."""
-        found = incidents.incidents(bench.oracle)
         last: Result | None = None
         for _ in range(PASSES):
             project = Project(bench.current)
@@ -118,12 +118,16 @@ class _Mender:
             if not rewrites:
                 break
             bench.current.update(bench.patched(rewrites))
+            bench.reordered = bench.reordered or any(rule(r.rule).reorders for r in rewrites)
+            if any(rule(r.rule).changes_gradients for r in rewrites):
+                bench.oracle = None
             if last is not None and last.ended and last.equal and not last.left:
                 break
-            watched = bench.run((), watch=True)
-            found = watched.left
+            found = bench.run((), watch=True).left
             if not found:
                 last = bench.run((), watch=False)
+                found = last.left
+            if not found:
                 break
         return self._conclude(bench, last)
 
@@ -135,11 +139,18 @@ class _Mender:
         changed = {p: s.text for p, s in bench.current.items() if s.text != self.sources[p].text}
         return self._outcome(verdict, changed, bench)
 
-    def _advise(self, found: Iterable[Incident]) -> Outcome:
-        """The program does not even run under the probe: say what is known."""
+    def _without_oracle(self, found: tuple[Incident, ...]) -> Outcome:
+        """The program does not even run under the probe: say what is known; with --unsafe see what lets it run."""
+        if self.options.unsafe:
+            bench = Bench(
+                self.lab, self.driver, self.sources, None, Comparison(), {}, None, self.options.max_runs,
+                dict(self.sources),
+            )  # fmt: skip
+            return self._passes(bench, found)
         project = Project(self.sources)
         for each in group(found, project, self.options.allows()):
-            self.choices.append(Choice(each, None, (), "no-oracle"))
+            reason = "unsafe" if any(r.applicability == "unsafe" for r in each.alternatives) else "no-oracle"
+            self.choices.append(Choice(each, None, (), reason))
         return self._outcome(None, {})
 
     def _note(self, run: Run) -> None:
@@ -165,4 +176,3 @@ class _Mender:
         )  # fmt: skip
 
 
-__all__ = ["Finding", "Group", "Options", "Rewrite", "Trial", "mend", "replace"]

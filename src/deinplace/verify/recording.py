@@ -104,8 +104,16 @@ def noise_floor(first: Run, second: Run) -> Comparison:
     return result
 
 
-def compare(oracle: Run, other: Run, noise: Comparison) -> Comparison:
-    """Whether `other` saw what the oracle saw, beyond tolerance and noise."""
+REORDERABLE = ("backward", "grad", "consumed", "stepped", "returned", "after call", "end")
+"""Kinds of events that keep their values, each kind and name in its own order, when steps and backwards change places."""
+
+
+def compare(oracle: Run, other: Run, noise: Comparison, reordered: bool = False) -> Comparison:
+    """Whether `other` saw what the oracle saw, beyond tolerance and noise.
+
+    With `reordered`, backward calls and steps may have changed places: what each step consumed and made counts, in the
+    order of each optimizer's own steps, and not what lay in `.grad` in between.
+    """
     result = Comparison()
     a, b = recordings(oracle), recordings(other)
     if len(a) != len(b):
@@ -113,8 +121,22 @@ def compare(oracle: Run, other: Run, noise: Comparison) -> Comparison:
             Difference("processes", "", "", f"{len(a)} processes with torch became {len(b)}", soft=False)
         )
     for process, (x, y) in enumerate(zip(a, b, strict=False)):
-        _Comparer(result, noise, process).compare(x, y)
+        if not reordered:
+            _Comparer(result, noise, process).compare(x, y)
+            continue
+        left, right = _streams(x), _streams(y)
+        for stream in dict.fromkeys((*left, *right)):
+            _Comparer(result, Comparison(), process).compare(left.get(stream, []), right.get(stream, []))
     return result
+
+
+def _streams(records: Sequence[Record]) -> dict[tuple[str, str], list[Record]]:
+    """Events by kind and name, those that survive a change of order."""
+    out: dict[tuple[str, str], list[Record]] = {}
+    for record in records:
+        if record.kind in REORDERABLE:
+            out.setdefault((record.kind, record.name), []).append(record)
+    return out
 
 
 class _Comparer:
