@@ -72,12 +72,30 @@ def _stored(
 ) -> Iterator[Rewrite]:
     """`x.add_(r)` becomes `x = x.add(r)`."""
     name = _flat(source, found.receiver)
+    yield from _stored_back(rule, source, statement, found)
     read = [n for n in others if _names.read_after(source, found.call, ast.Name(n, ast.Load()))]
     start = source.bounds(statement)[0]
     for names in [read, list(others), []] if read else [[], list(others)]:
         chain = "".join(f"{n} = " for n in (name, *names))
         edits = [Edit(source.path, start, start, chain), *found.renames]
         yield _clone.rewrite(rule, source, f"make `{' = '.join([name, *names])}` a new tensor", edits, statement)
+
+
+def _stored_back(rule: str, source: Source, statement: ast.Expr, found: InplaceCall) -> Iterator[Rewrite]:
+    """`for k, v in d.items(): v.mul_(s)` becomes `v = d[k] = v.mul(s)`."""
+    if not isinstance(found.receiver, ast.Name):
+        return
+    start = source.bounds(statement)[0]
+    for loop in _names.loops_around(source, statement):
+        slot = ""
+        edits: list[Edit] = []
+        if isinstance(loop, ast.For):
+            slot, edits = _clone.stored_slot(source, loop, found.receiver.id)
+        if slot:
+            bound = Edit(source.path, start, start, f"{found.receiver.id} = {slot} = ")
+            title = f"write the new tensor back to `{slot}`"
+            yield _clone.rewrite(rule, source, title, [*edits, bound, *found.renames], statement)
+            return
 
 
 def _assigned(

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from deinplace.analysis.source import Source
 from deinplace.catalog import load
 from deinplace.model import Applicability, Edit, Rewrite
-from deinplace.rewrite.expression import cloned_text, fresh_name, pure, same
+from deinplace.rewrite.expression import cloned_text, fresh_name, pure, replace, same
 from deinplace.rewrite.insert import insert_before
 from deinplace.rewrite.statement import Refused
 from deinplace.rules._names import LOOPS, bound_before, dotted, function_of, imports, loops_around, own_nodes, rebinds
@@ -211,3 +211,35 @@ def _last_assignment(source: Source, statement: ast.stmt, name: ast.Name) -> ast
 def in_loop(source: Source, node: ast.AST) -> bool:
     """True where a loop of the same function holds a node."""
     return any(isinstance(n, LOOPS) for n in loops_around(source, node))
+
+
+def stored_slot(source: Source, loop: ast.For, name: str) -> tuple[str, list[Edit]]:
+    """Where a loop variable came from, as a target to write it back to, and the edits to the loop that this needs."""
+    target, iterated = loop.target, loop.iter
+    called = iterated.func if isinstance(iterated, ast.Call) else None
+    for container, kind in walked(loop, name):
+        text = source.segment(container)
+        if kind == "items" and isinstance(target, ast.Tuple) and isinstance(target.elts[0], ast.Name):
+            return f"{text}[{target.elts[0].id}]", []
+        if kind == "values" and isinstance(target, ast.Name) and isinstance(called, ast.Attribute):
+            key = fresh_name(source, "key", set())
+            _, end = source.bounds(called)
+            items = Edit(source.path, end - len("values"), end, "items")
+            return f"{text}[{key}]", [replace(source, target, f"{key}, {name}"), items]
+        if (
+            (
+                kind == "list"
+                and isinstance(called, ast.Name)
+                and called.id == "enumerate"
+                and isinstance(target, ast.Tuple)
+            )
+            and isinstance(target.elts[0], ast.Name)
+            and isinstance(iterated, ast.Call)
+            and len(iterated.args) == 1
+        ):
+            return f"{text}[{target.elts[0].id}]", []
+        if kind == "list" and iterated is container and isinstance(target, ast.Name):
+            index = fresh_name(source, "index", set())
+            edits = [replace(source, target, f"{index}, {name}"), replace(source, iterated, f"enumerate({text})")]
+            return f"{text}[{index}]", edits
+    return "", []

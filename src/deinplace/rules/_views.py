@@ -15,6 +15,12 @@ from deinplace.rewrite.insert import insert_after, insert_before
 from deinplace.rewrite.statement import Refused
 from deinplace.rules import _clone, _names
 from deinplace.rules._twins import chain_edits
+from deinplace.rules.base import Incident
+
+
+def first(incident: Incident | None) -> bool:
+    """True where views are to be looked into before anything else: autograd refused to write one of several."""
+    return incident is None or (incident.raised is not None and incident.raised.category == "multi-view")
 
 
 def single_views(rule: str, source: Source, statement: ast.stmt, receiver: ast.expr) -> Iterator[Rewrite]:

@@ -8,11 +8,9 @@ from collections.abc import Iterable, Iterator
 from deinplace.analysis.source import Source
 from deinplace.model import Edit, Rewrite, Site
 from deinplace.rewrite.augment import assignment
-from deinplace.rewrite.expression import fresh_name, replace
 from deinplace.rewrite.statement import Refused
-from deinplace.rules import _clone, _locate, _names
+from deinplace.rules import _clone, _locate, _names, _views
 from deinplace.rules._callers import caller_clones
-from deinplace.rules._views import single_views
 from deinplace.rules.base import Case, Incident, Project, Rule
 
 
@@ -109,10 +107,12 @@ class AugmentedAssignment(Rule):
         node = _locate.node_of(site, source, ast.AugAssign) if source else None
         if source is None or not isinstance(node, ast.AugAssign):
             return
+        if _views.first(incident):
+            yield from _views.single_views(self.code, source, node, node.target)
         yield from self._stored_back(source, node)
         if not (isinstance(node.target, ast.Subscript) and _names.indexes_tensor(node.target)):
             yield from self._rebound(source, node, incident)
-        yield from single_views(self.code, source, node, node.target)
+        yield from _views.single_views(self.code, source, node, node.target)
         yield from _clone.clones_before(self.code, source, node, node.target)
         yield from _clone.alias_clones(self.code, source, node, node.target)
         yield from caller_clones(self.code, source, node, node.target, project, incident)
@@ -148,7 +148,7 @@ class AugmentedAssignment(Rule):
         for loop in _names.loops_around(source, node):
             if not (isinstance(loop, ast.For) and isinstance(name, ast.Name)):
                 continue
-            slot, edits = stored_slot(source, loop, name.id)
+            slot, edits = _clone.stored_slot(source, loop, name.id)
             if not slot:
                 continue
             try:
@@ -164,38 +164,6 @@ class AugmentedAssignment(Rule):
                 node,
             )
             return
-
-
-def stored_slot(source: Source, loop: ast.For, name: str) -> tuple[str, list[Edit]]:
-    """Where a loop variable came from, as a target to write it back to, and the edits to the loop that this needs."""
-    target, iterated = loop.target, loop.iter
-    called = iterated.func if isinstance(iterated, ast.Call) else None
-    for container, kind in _clone.walked(loop, name):
-        text = source.segment(container)
-        if kind == "items" and isinstance(target, ast.Tuple) and isinstance(target.elts[0], ast.Name):
-            return f"{text}[{target.elts[0].id}]", []
-        if kind == "values" and isinstance(target, ast.Name) and isinstance(called, ast.Attribute):
-            key = fresh_name(source, "key", set())
-            _, end = source.bounds(called)
-            items = Edit(source.path, end - len("values"), end, "items")
-            return f"{text}[{key}]", [replace(source, target, f"{key}, {name}"), items]
-        if (
-            (
-                kind == "list"
-                and isinstance(called, ast.Name)
-                and called.id == "enumerate"
-                and isinstance(target, ast.Tuple)
-            )
-            and isinstance(target.elts[0], ast.Name)
-            and isinstance(iterated, ast.Call)
-            and len(iterated.args) == 1
-        ):
-            return f"{text}[{target.elts[0].id}]", []
-        if kind == "list" and iterated is container and isinstance(target, ast.Name):
-            index = fresh_name(source, "index", set())
-            edits = [replace(source, target, f"{index}, {name}"), replace(source, iterated, f"enumerate({text})")]
-            return f"{text}[{index}]", edits
-    return "", []
 
 
 def _other_names(incident: Incident | None) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from deinplace.rules import _clone, _locate
 from deinplace.rules._callers import caller_clones
 from deinplace.rules._calls import forms, others_of
 from deinplace.rules._twins import is_write, method_of, variants
-from deinplace.rules._views import single_views
+from deinplace.rules._views import first, single_views
 from deinplace.rules.base import Case, Incident, Project, Rule
 
 
@@ -133,6 +133,8 @@ class InplaceMethod(Rule):
         if source is None or node is None or not isinstance(node.func, ast.Attribute):
             return
         statement = source.statement(node)
+        if first(incident):
+            yield from single_views(self.code, source, statement, node.func.value)
         for found in variants(source, node):
             others = others_of(source, found, incident)
             yield from forms(self.code, source, found, others)
