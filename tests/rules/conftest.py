@@ -80,6 +80,15 @@ class Program:
             after.remove()
         return seen
 
+    def steps_if_it_runs(self) -> list[list[Any]] | None:
+        """The steps, or None where backward still meets an overwritten tensor; other errors are passed on."""
+        try:
+            return self.steps()
+        except RuntimeError as error:
+            if "modified by an inplace operation" not in str(error):
+                raise
+            return None
+
     def failure(self) -> Incident:
         """Run to the error, as the run stage would describe it."""
         try:

@@ -80,8 +80,11 @@ def test_hand_written_sgd(program: Make, update: str) -> None:
     assert got["w"].requires_grad
 
 
+FIRST = "w -= lr * w.grad  # first\n    b -= lr * b.grad\n    w.grad = b.grad = None"
+
+
 def test_one_with_around_both_updates(program: Make) -> None:
-    before = program(TRAIN.format(update="w -= lr * w.grad  # first\n    b -= lr * b.grad\n    w.grad = b.grad = None"))
+    before = program(TRAIN.format(update=FIRST))
     after = before.apply(offers(before)[0]).code
     assert (
         "    with torch.no_grad():\n        w -= lr * w.grad  # first\n        b -= lr * b.grad\n    w.grad = b.grad = None\n"

@@ -230,10 +230,8 @@ def literal(before: Any, rewrites: list[Rewrite], how: str = "safe") -> Rewrite:
     wanted = before.steps(cloned=True)
     for rewrite in rewrites:
         after = before.apply(rewrite)
-        try:
-            got = after.steps()
-        except RuntimeError as error:
-            assert "modified by an inplace operation" in str(error)
+        got = after.steps_if_it_runs()
+        if got is None:
             continue
         assert rewrite.applicability == how
         torch.testing.assert_close(got_sorted(got), got_sorted(wanted), rtol=0, atol=0)

@@ -72,11 +72,13 @@ class CarriedState(Rule):
     """
 
     code: ClassVar[str] = "DIP202"
+    changes_gradients: ClassVar[bool] = True
     name: ClassVar[str] = "carried-state"
     cases: ClassVar[tuple[Case, ...]] = (
         Case(
             "noop-detached-at-the-carry",
-            "for x in xs:\n    out, h = model(x, h.detach())\n    out.sum().backward(retain_graph=True)\n    opt.step()\n",
+            "for x in xs:\n    out, h = model(x, h.detach())\n    out.sum().backward(retain_graph=True)\n"
+            "    opt.step()\n",
         ),
         Case("noop-nothing-carried", "for x in xs:\n    model(x).sum().backward(retain_graph=True)\n    opt.step()\n"),
         Case("noop-counter", "for x in xs:\n    loss = model(x)\n    loss.backward()\n    opt.step()\n    n = n + 1\n"),
@@ -125,10 +127,10 @@ class CarriedState(Rule):
         stack = _stack(incident) if incident is not None else ()
         where = f"the backward on line {stack[0].span.line}" if stack else "the next backward"
         return (
-            f"line {site.span.line} keeps `{site.target}` together with its graph, and {where} runs into it again after "
-            "the weights have been stepped or the graph freed. Detach what is carried to the next round (h = h.detach()) "
-            "where gradients need not flow through earlier rounds, or add the losses up and run one backward and one step; "
-            "retain_graph=True only turns one error into the other."
+            f"line {site.span.line} keeps `{site.target}` together with its graph, and {where} runs into it again "
+            "after the weights have been stepped or the graph freed. Detach what is carried to the next round "
+            "(h = h.detach()) where gradients need not flow through earlier rounds, or add the losses up and run one "
+            "backward and one step; retain_graph=True only turns one error into the other."
         )
 
 

@@ -136,10 +136,26 @@ class LeafWrite(Rule):
 
     def advice(self, site: Site, project: Project, incident: Incident | None = None) -> str:
         """Where the write stands and the two things that it can mean."""
+        category = incident.raised.category if incident is not None and incident.raised is not None else ""
+        if category == "cast":
+            return (
+                f"line {site.span.line} would put fractions into `{site.target}`, which holds whole numbers: divide with "
+                "`//=`, or make the tensor float before anything else holds it."
+            )
+        if category == "inference":
+            return (
+                f"line {site.span.line} writes `{site.target}`, which was made under torch.inference_mode(): write it "
+                "there, or clone it where it leaves that block, before anything else holds it."
+            )
+        if incident is not None and incident.conflict is not None:
+            return (
+                f"line {site.span.line} updates `{site.target}` inside a differentiable inner loop: build new tensors; "
+                "under no_grad, or through .data, the outer gradient would be lost without an error."
+            )
         return (
-            f"line {site.span.line} writes `{site.target}`, which autograd treats as a leaf that requires grad. If the "
-            f"write updates or initialises it, put `with torch.no_grad():` around line {site.span.line}; if it is a step "
-            "of the computation, write out of place into a new name."
+            f"line {site.span.line} writes `{site.target}`, a leaf that requires grad or a view of one. If the write "
+            f"updates or initialises it, put `with torch.no_grad():` around line {site.span.line}; if it is a step of "
+            "the computation, write out of place into a new name."
         )
 
 
@@ -377,9 +393,9 @@ def _container(source: Source, statement: ast.stmt) -> tuple[ast.For, str, str] 
         return None
     if isinstance(over, ast.Name):
         return loop, over.id, ""
-    if isinstance(over, ast.Call) and isinstance(over.func, ast.Attribute) and isinstance(over.func.value, ast.Name):
-        if over.func.attr in ("values", "items"):
-            return loop, over.func.value.id, over.func.attr
+    called = over.func if isinstance(over, ast.Call) else None
+    if isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name) and called.attr in ("values", "items"):
+        return loop, called.value.id, called.attr
     return None
 
 

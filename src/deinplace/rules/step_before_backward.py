@@ -59,6 +59,7 @@ class StepBeforeBackward(Rule):
     """
 
     code: ClassVar[str] = "DIP201"
+    reorders: ClassVar[bool] = True
     name: ClassVar[str] = "step-before-backward"
     cases: ClassVar[tuple[Case, ...]] = (
         Case(
@@ -118,8 +119,8 @@ class StepBeforeBackward(Rule):
         saved = conflict.save.place
         where = f" (forward at {_short(saved.path)}:{saved.span.line})" if saved else ""
         text = (
-            f"{_short(step.path)}:{step.span.line} steps `{site.target}` before {_short(back.path)}:{back.span.line} has "
-            f"run its backward{where}, which needs the weights as they were. "
+            f"{_short(step.path)}:{step.span.line} steps `{site.target}` before {_short(back.path)}:{back.span.line} "
+            f"has run its backward{where}, which needs the weights as they were. "
         )
         view = scene(conflict, project)
         if view is not None and any(
@@ -132,9 +133,9 @@ class StepBeforeBackward(Rule):
                 "add it to .grad after."
             )
         return text + (
-            "Run this backward before the step, limited by inputs= to the parameters that its optimizer trains (without "
-            "inputs= the two losses mix their gradients); or, if the loss is meant to see the new weights, compute its "
-            "forward after the step: that changes the numbers."
+            "Run this backward before the step, limited by inputs= to the parameters that its optimizer trains "
+            "(without inputs= the two losses mix their gradients); or, if the loss is meant to see the new weights, "
+            "compute its forward after the step: that changes the numbers."
         )
 
 
@@ -227,8 +228,8 @@ def _single_step(view: Scene, site: Site) -> Iterator[Rewrite]:
     kept = [e for e in edits if e is not None]
     if len(kept) == len(doomed):
         note = (
-            f"changes the meaning: `{view.optimizer}` steps once with the sum of both gradients, where it stepped twice, the "
-            "second time with the gradients of a graph of old weights"
+            f"changes the meaning: `{view.optimizer}` steps once with the sum of both gradients, where it stepped "
+            "twice, the second time with the gradients of a graph of old weights"
         )
         yield _rewrite(view, site, f"step `{view.optimizer}` once, after both backward passes", kept, "unsafe", note)
 
