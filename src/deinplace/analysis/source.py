@@ -133,6 +133,15 @@ class Source:
                 names.append(parent.name)
         return ".".join(reversed(names)) or "<module>"
 
+    @cached_property
+    def by_span(self) -> dict[Span, list[ast.AST]]:
+        """Nodes by their span, outermost first."""
+        found: dict[Span, list[ast.AST]] = {}
+        for node in ast.walk(self.tree):
+            if hasattr(node, "lineno"):
+                found.setdefault(span_of(node), []).append(node)
+        return found
+
     def nodes_at(self, span: Span) -> list[ast.AST]:
         """Nodes whose span is exactly `span`, outermost first."""
         return [n for n in ast.walk(self.tree) if hasattr(n, "lineno") and span_of(n) == span]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from functools import lru_cache
 
 from deinplace.analysis.source import Source, span_of
 from deinplace.model import Event, Place, Raised, Site, Span
@@ -80,18 +79,4 @@ def site(rule: str, source: Source, node: ast.AST, target: str, method: str) -> 
 
 def node_of(site: Site, source: Source, kinds: type[ast.AST] | tuple[type[ast.AST], ...]) -> ast.AST | None:
     """The node of `kinds` that a site was made from."""
-    return next((n for n in nodes_at(source, site.span) if isinstance(n, kinds)), None)
-
-
-def nodes_at(source: Source, span: Span) -> list[ast.AST]:
-    """Nodes whose span is exactly `span`, outermost first."""
-    return _by_span(source).get(span, [])
-
-
-@lru_cache(maxsize=16)
-def _by_span(source: Source) -> dict[Span, list[ast.AST]]:
-    found: dict[Span, list[ast.AST]] = {}
-    for node in ast.walk(source.tree):
-        if hasattr(node, "lineno"):
-            found.setdefault(span_of(node), []).append(node)
-    return found
+    return next((n for n in source.by_span.get(site.span, []) if isinstance(n, kinds)), None)

@@ -74,7 +74,7 @@ class CloneWhereSaved(Rule):
                 yield from self._inputs(source, place, save)
             elif depth == 0:
                 yield from self._output(source, place, save)
-            if depth == 0 and not save.expressions:
+            if depth == 0 and not save.expressions and save.role != "output":
                 yield from self._arguments(source, place)
             elif depth > 0 and not project.editable(save.stack[0].path):
                 yield from self._arguments(source, place)
@@ -133,7 +133,7 @@ def _chained_write(source: Source, node: ast.expr) -> bool:
 
 
 def _expression(source: Source, span: Span) -> ast.expr | None:
-    exact = [n for n in _locate.nodes_at(source, span) if isinstance(n, ast.expr)]
+    exact = [n for n in source.by_span.get(span, []) if isinstance(n, ast.expr)]
     node = exact[-1] if exact else _locate.covering(source, span, (ast.Name, ast.Attribute, ast.Subscript, ast.Call))
     if not isinstance(node, ast.expr) or isinstance(getattr(node, "ctx", None), ast.Store | ast.Del):
         return None

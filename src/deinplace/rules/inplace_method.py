@@ -171,5 +171,5 @@ def _locate_receiver(node: ast.Call) -> ast.Call | None:
 
 
 def _call_of(site: Site, source: Source) -> ast.Call | None:
-    calls = [n for n in _locate.nodes_at(source, site.span) if isinstance(n, ast.Call)]
+    calls = [n for n in source.by_span.get(site.span, []) if isinstance(n, ast.Call)]
     return next((n for n in calls if method_of(n) == site.method), None)
