@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from deinplace.analysis.source import Source
-from deinplace.model import Edit, Rewrite
+from deinplace.model import Applicability, Edit, Rewrite
 from deinplace.rewrite.expression import outer_bounds, path_of, pure, same
 from deinplace.rewrite.insert import indent_of, insert_before, newline
 from deinplace.rewrite.statement import Refused
@@ -115,10 +115,8 @@ def _assigned(
 
 def _nested(rule: str, source: Source, statement: ast.stmt, found: InplaceCall) -> Iterator[Rewrite]:
     """Inside an expression: without the underscore, or bound again by `:=` where the receiver is read later."""
-    dropped = list(_dropped(rule, source, statement, found))
     if not _names.read_after(source, found.call, found.receiver):
-        yield from dropped
-        dropped = []
+        yield from _dropped(rule, source, statement, found)
     if _simple_place(source, found.call, statement) and isinstance(found.receiver, ast.Name):
         name = found.receiver.id
         start, end = source.bounds(found.call)
@@ -130,14 +128,21 @@ def _nested(rule: str, source: Source, statement: ast.stmt, found: InplaceCall) 
         yield _clone.rewrite(rule, source, f"bind `{name}` to a new tensor on the spot", edits, statement)
     elif _simple_place(source, found.call, statement):
         yield from _hoisted(rule, source, statement, found)
-    yield from dropped
+    if _names.read_after(source, found.call, found.receiver):
+        yield from _dropped(rule, source, statement, found)
 
 
 def _dropped(rule: str, source: Source, statement: ast.stmt, found: InplaceCall) -> Iterator[Rewrite]:
     if isinstance(statement, ast.Expr) and statement.value is found.call:
         return
     name = source.segment(found.receiver)
-    yield _clone.rewrite(rule, source, f"leave `{name}` as it is and use a new tensor", found.renames, statement)
+    sure = _simple_place(source, found.call, statement) and not _names.read_after(source, found.call, found.receiver)
+    title, why = (
+        f"leave `{name}` as it is and use a new tensor",
+        "" if sure else f"Later readers of `{name}` see its old values.",
+    )
+    applicability: Applicability = "safe" if sure else "unsafe"
+    yield _clone.rewrite(rule, source, title, found.renames, statement, why, applicability)
 
 
 def _hoisted(rule: str, source: Source, statement: ast.stmt, found: InplaceCall) -> Iterator[Rewrite]:

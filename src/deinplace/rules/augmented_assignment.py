@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from deinplace.analysis.source import Source
+from deinplace.catalog import load
 from deinplace.model import Edit, Rewrite, Site
 from deinplace.rewrite.augment import assignment
 from deinplace.rewrite.statement import Refused
@@ -54,6 +55,7 @@ class AugmentedAssignment(Rule):
         Case("list-literal-value", "def program():\n    xs = []\n    xs += [1]\n    return xs\n"),
         Case("string-value", "def program(s):\n    s += 'a'\n    s += f'{s}'\n    return s\n"),
         Case("tuple-value", "def program(t):\n    t += 1, 2\n    return t\n"),
+        Case("matmul-binds-anew", "def program(x, y):\n    x @= y\n    return x\n"),
         Case(
             "residual",
             "import torch\n\n\ndef program():\n    a = torch.ones(3, requires_grad=True)\n    x = torch.sigmoid(a)\n"
@@ -88,7 +90,11 @@ class AugmentedAssignment(Rule):
         """Sites of this kind in a file."""
         for node in ast.walk(source.tree):
             if isinstance(node, ast.AugAssign) and not _plainly_other(node, source):
-                yield self._site(source, node)
+                site = self._site(source, node)
+                entry = load().augmented.get(site.method)
+                # Tensor has no `__imatmul__`: `x @= y` binds a new tensor already.
+                if entry is None or entry.method is not None:
+                    yield site
 
     def claim(self, incident: Incident, project: Project) -> Site | None:
         """The site that a run's write points at."""
