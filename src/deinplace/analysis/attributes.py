@@ -217,6 +217,10 @@ def store(m: Machine, base: Value, target: ast.Attribute, value: Value, quiet: b
             m.escape(value, "was stored elsewhere")
         return
     if isinstance(base, Obj) and base.what in ("instance", "module"):
+        owner = m.class_of(base)
+        special_store = owner is not None and (m.find_method(owner, "__setattr__") or m.find_method(owner, attr))
+        if special_store:
+            m.notes.add("custom attributes")
         if attr == "inplace" and base.what == "module" and not quiet:
             m.flag_places[base.oid] = m.place(m.frame.node)
         m.m.put(base.oid, attr, value)

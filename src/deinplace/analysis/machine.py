@@ -128,6 +128,9 @@ class Machine:
         self.flag_places: dict[int, Place] = {}
         self.default_values: dict[tuple[str, ast.AST], tuple[tuple[str, Value], ...]] = {}
         self.optimized: dict[str, tuple[Ten, ...]] = {}
+        self.bound: dict[tuple[int, str], int] = {}
+        self.looked: dict[int, int] = {}
+        self.written: dict[int, int] = {}
         self.orders: dict[ClassInfo, list[ClassInfo | str]] = {}
         self.evaluate: Callable[[ast.expr], Value]
         self.execute: Callable[[list[ast.stmt]], None]

@@ -8,13 +8,20 @@ import builtins
 from deinplace.analysis.imports import bindings
 from deinplace.analysis.index import ModuleInfo
 from deinplace.analysis.machine import Frame, Machine
-from deinplace.analysis.values import Fields, Mod, Other, Ref, Value
+from deinplace.analysis.values import Fields, Mod, Other, Ref, Ten, Value
 
 _BUILTINS = frozenset(dir(builtins))
 
 
 def lookup(m: Machine, name: str) -> Value:
-    """What a name stands for in the running frame."""
+    """What a name stands for in the running frame; the look is remembered."""
+    value = _find(m, name)
+    if isinstance(value, Ten) and m.frame.function == "<module>":
+        m.looked.update(dict.fromkeys(value.sids, m.clock))
+    return value
+
+
+def _find(m: Machine, name: str) -> Value:
     frame = m.frame
     for fid in (frame.fid, *frame.closure):
         fields = m.m.cells.get(fid)
@@ -94,10 +101,10 @@ def module_attribute(m: Machine, holder: ModuleInfo, name: str) -> Value:
     return m.outside(("global", holder.path, name), "external", "a name that is not defined there")
 
 
-def run_module(m: Machine, module: ModuleInfo) -> None:
-    """Run a module's top level, unless that has begun already."""
+def run_module(m: Machine, module: ModuleInfo) -> bool:
+    """Run a module's top level, unless that has begun already; true where no path gets to its end."""
     if module.path in m.globals:
-        return
+        return False
     fid = m.new_id()
     m.m.cells[fid] = Fields({})
     m.globals[module.path] = fid
@@ -107,5 +114,7 @@ def run_module(m: Machine, module: ModuleInfo) -> None:
     m.execute(module.source.tree.body)
     m.frames.pop()
     m.grad = grad
-    if m.mem is None:
-        m.mem = before
+    if m.mem is not None:
+        return False
+    m.mem = before
+    return True

@@ -50,11 +50,13 @@ def analyse(
     terms: Terms | None = None,
     lenient: bool = False,
     units: Collection[Unit] | None = None,
-    wanted: Collection[tuple[str, str]] | None = None,
+    wanted: Collection[Unit] | None = None,
+    every: bool = False,
 ) -> Report:
     """Run every program, then every function that no program reached. `units` keeps to some of them.
 
-    `wanted` names the functions worth a run of their own, those that hold sites; others run only when called.
+    `wanted` names the functions worth a run of their own, those that hold sites; others run only when called. `every`
+    runs them on their own even where a program reaches them: somebody else may call them too.
     """
     index = Index(sources)
     machine = make(index, terms or Terms(), lenient)
@@ -65,10 +67,11 @@ def analyse(
         if module.path in machine.globals:
             continue
         _guarded(machine, report, unit, lambda m=module: _program(machine, m), PROGRAM_STEPS)  # type: ignore[misc]
+    reached = set(machine.reached)
     for module in index.modules.values():
         for node, info in module.functions.items():
             unit = (module.path, info.qualname)
-            if node in machine.reached or (units is not None and unit not in units):
+            if (node in reached and not every) or (units is not None and unit not in units):
                 continue
             if wanted is not None and unit not in wanted:
                 continue
@@ -117,6 +120,8 @@ def _guarded(machine: Machine, report: Report, unit: Unit, run: object, steps: i
     del machine.frames[depth:]
     if machine.mem is None:
         machine.mem = before
+    if "ends early" in machine.notes:
+        report.incomplete.setdefault(unit, "does not run to its end")
     report.traces[unit] = machine.trace
     report.writes[unit] = machine.writes
     report.notes[unit] = frozenset(machine.notes)
@@ -125,7 +130,9 @@ def _guarded(machine: Machine, report: Report, unit: Unit, run: object, steps: i
 
 
 def _program(machine: Machine, module: ModuleInfo) -> None:
-    run_module(machine, module)
+    ended = run_module(machine, module)
+    if ended:
+        machine.notes.add("ends early")
     observe_globals(machine)
     observe_outside(machine)
 
@@ -137,8 +144,17 @@ def observe_globals(machine: Machine) -> None:
         if not isinstance(fields, Fields):
             continue
         for name, value in sorted(fields.fields.items(), key=lambda pair: str(pair[0])):
+            if isinstance(value, Ten) and machine.lenient and _stale(machine, fid, str(name), value):
+                continue
             if isinstance(value, Ten | Obj | Const | Other):
                 machine.observe("global", path, str(name), *_seen(machine, value))
+
+
+def _stale(machine: Machine, fid: int, name: str, value: Ten) -> bool:
+    """True for a name of a failing program that nobody looked at since its tensor was written."""
+    written = max((machine.written.get(s, 0) for s in value.sids), default=0)
+    looked = max((machine.looked.get(s, 0) for s in value.sids), default=0)
+    return max(looked, machine.bound.get((fid, name), 0)) < written
 
 
 def observe_outside(machine: Machine) -> None:

@@ -67,6 +67,8 @@ def bind(m: Machine, name: str, value: Value) -> None:
                 m.m.put(fid, name, value)
                 return
     m.m.put(m.frame.fid, name, value)
+    if m.frame.function == "<module>":
+        m.bound[m.frame.fid, name] = m.clock
 
 
 def unpack(m: Machine, targets: list[ast.expr], value: Value) -> list[tuple[ast.expr, Value]]:

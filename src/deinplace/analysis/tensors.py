@@ -28,6 +28,8 @@ def method(m: Machine, base: Ten, name: str, args: list[Value], keywords: dict[s
         return _backward(m, base)
     if entry.in_place:
         return _in_place(m, base, entry, name, args, keywords, node)
+    if entry.returns not in ("self", "view", "views", "maybe_alias") and entry.aliases:
+        m.escape(base, f"may share memory with the result of .{name}()")
     if name in ("register_hook", "retain_grad"):
         for sid in base.sids:
             m.update(sid, flags=m.storage(sid).flags | {"hooked"})
@@ -166,6 +168,9 @@ def _function(
         return writes.apply(m, first, last, rest, node, "flag", parts, keywords=keywords, entry=inplace)
     named.pop("inplace", None)
     value = ops.operate(m, last, named, node, parts, keywords, entry)
+    outer = bool(entry.aliases) or last.startswith(("from", "as"))
+    if isinstance(value, Ten) and outer and any(_foreign(m, a) for a in args[:1]):
+        m.escape(value, "may share memory with an array")
     if isinstance(out, Ten) and isinstance(value, Ten):
         target = out
         term = m.read(value)
@@ -176,6 +181,11 @@ def _function(
         term = m.read(value)
         m.update(value.sids[0], grad="yes", graph=m.terms.make("leaf", term), flags=frozenset({"leaf"}), origin="leaf")
     return value
+
+
+def _foreign(m: Machine, value: Value) -> bool:
+    """True for what may be an array or a buffer."""
+    return m.kind(value) == "unknown" if isinstance(value, Ten) else not isinstance(value, Const)
 
 
 def _flag(entry: FunctionInfo, args: list[Value], keywords: dict[str, Value]) -> bool:

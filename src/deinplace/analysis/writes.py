@@ -91,6 +91,8 @@ def record(
     flagged = ()
     if module is not None:
         flagged = (Place(module.path, span_of(module.node)),)
+    time = m.tick()
+    m.written.update(dict.fromkeys(target.sids, time))
     m.writes.append(
         Write(
             place=m.place(node),
@@ -104,7 +106,7 @@ def record(
             grad_on=m.grad != "off",
             grad=m.grad_of(replace(target, cut=False)),
             leaf=any("leaf" in m.storage(s).flags for s in target.sids),
-            time=m.tick(),
+            time=time,
             hits=tuple(sorted(hits)),
             maybe=tuple(sorted(maybe)),
             names=names_of(m, target),

@@ -124,15 +124,9 @@ def _choose(bench: _Bench, project: Project, hit: Hit) -> Choice:
             bench.taken.append(rewrite)
             bench.current = after
             return Choice(incident, original, candidate, rewrite, proof)
-        trail(rewrite, proof)
         if reason.reason_code in ("no-rewrite", "not-mended", "not-editable"):
             reason = proof
     return Choice(incident, original, site, None, reason)
-
-
-import os
-def trail(rewrite, proof):
-    if os.environ.get("TRAIL"): print("      ", rewrite.rule, rewrite.title, "|", proof.reason_code, proof.why)
 
 
 def incident_of(hit: Hit) -> Incident:

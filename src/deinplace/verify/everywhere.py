@@ -1,0 +1,119 @@
+"""`fix --all` without a driver: writes that no fault comes from, freed where two abstract runs prove it harmless."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from deinplace.analysis import safety
+from deinplace.analysis.machine import Write
+from deinplace.analysis.run import Report, Unit, analyse
+from deinplace.analysis.safety import Safety
+from deinplace.analysis.source import Source
+from deinplace.analysis.terms import Terms
+from deinplace.model import Rewrite, Site, Span
+from deinplace.rewrite.apply import CheckError, OverlapError, apply, check
+from deinplace.rules import sites, static_candidates
+from deinplace.rules.base import Project
+
+Planned = tuple[Site, Rewrite, Safety]
+Written = dict[tuple[str, Span], list[tuple[Unit, Write]]]
+
+
+def sites_to_free(sources: Mapping[str, Source], taken: Sequence[Rewrite]) -> list[Planned]:
+    """Sites that write tensors, each with a rewrite proved to change nothing that a caller or program sees."""
+    project = Project(sources)
+    found = [site for source in sources.values() for site in sites(source)]
+    wanted = {unit for site in found for unit in _units(site)}
+    bench = _Bench(sources, wanted, list(taken))
+    touched = {(e.path, e.start) for r in taken for e in r.edits}
+    todo: list[tuple[Site, Rewrite, frozenset[Unit]]] = []
+    for site in found:
+        units = bench.units(site)
+        if units is None:
+            continue
+        rewrite = next((r for _, r in static_candidates(site, project) if _frees(r)), None)
+        if rewrite is not None and not any((e.path, e.start) in touched for e in rewrite.edits):
+            todo.append((site, rewrite, units))
+    return [(site, rewrite, safety.PROVED) for site, rewrite, _ in bench.prove(todo)]
+
+
+def _units(site: Site) -> list[Unit]:
+    """The function that holds a site, and those around it: nested functions run when their outer one does."""
+    return [(site.path, site.function), (site.path, site.function.partition(".<locals>")[0])]
+
+
+def _frees(rewrite: Rewrite) -> bool:
+    """False for rewrites that only put a clone in the way of a write: they cost memory and mend nothing here."""
+    return ".clone()" not in "".join(e.new for e in rewrite.edits)
+
+
+class _Bench:
+    """The program as it is, and trials of groups of rewrites."""
+
+    def __init__(self, sources: Mapping[str, Source], wanted: set[Unit], taken: list[Rewrite]) -> None:
+        self.sources, self.wanted, self.taken = sources, wanted, taken
+        self.terms = Terms()
+        self.before = self.run(sources)
+        self.written: Written = {}
+        self.faulty = {hit.unit for hit in self.run(self.patched([])).hits if hit.sure}
+        for unit, writes in self.before.writes.items():
+            for write in writes:
+                for place in (write.place, *write.flagged):
+                    self.written.setdefault((place.path, place.span), []).append((unit, write))
+
+    def run(self, sources: Mapping[str, Source]) -> Report:
+        return analyse(sources, self.terms, lenient=False, wanted=self.wanted, every=True)
+
+    def patched(self, more: list[Rewrite]) -> dict[str, Source]:
+        """All files after the rewrites taken and some more.
+
+        Raises:
+            OverlapError: two of them edit the same place.
+            CheckError: the result would not be what it should.
+        """
+        edits = [e for r in (*self.taken, *more) for e in r.edits]
+        out = dict(self.sources)
+        for path in {e.path for e in edits}:
+            out[path] = check(self.sources[path], apply(self.sources[path], edits), edits)
+        return out
+
+    def units(self, site: Site) -> frozenset[Unit] | None:
+        """Units that make a site's write, where all of them write a tensor that may be freed; None elsewhere."""
+        made = self.written.get((site.path, site.span))
+        if not made:
+            return None
+        units = {unit for unit, _ in made}
+        for unit, write in made:
+            if write.kind != "tensor" or safety.refuses(write) is not None or write.form in ("step", "setattr"):
+                return None
+            if unit in self.before.incomplete or self.before.notes.get(unit) or unit in self.faulty:
+                return None
+        own = (site.path, site.function)
+        if own not in units:
+            # A function that no run of its own covers may be called in ways that were not seen.
+            return None
+        return frozenset(units)
+
+    def prove(
+        self, todo: list[tuple[Site, Rewrite, frozenset[Unit]]]
+    ) -> list[tuple[Site, Rewrite, frozenset[Unit]]]:
+        """As many as hold together: all at once, else each half."""
+        if not todo:
+            return []
+        if self._holds(todo):
+            self.taken += [rewrite for _, rewrite, _ in todo]
+            return todo
+        if len(todo) == 1:
+            return []
+        half = len(todo) // 2
+        return [*self.prove(todo[:half]), *self.prove(todo[half:])]
+
+    def _holds(self, todo: list[tuple[Site, Rewrite, frozenset[Unit]]]) -> bool:
+        try:
+            out = self.patched([r for _, r, _ in todo])
+        except (OverlapError, CheckError):
+            return False
+        after = self.run(out)
+        if sum(map(len, after.writes.values())) >= sum(map(len, self.before.writes.values())):
+            return False
+        return safety.compare(self.before, after, set(self.before.traces)).ok
