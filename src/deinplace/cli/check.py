@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from deinplace.cli import exits
 from deinplace.cli.options import (
     Color,
@@ -51,10 +53,12 @@ def check(
 
     codes = selected(config)
     sources, problems = gather(paths or ["."], config)
-    from deinplace.analysis.check import check as find
+    outcome = Outcome("check", problems=problems, files=len(sources))
+    if sources:
+        from deinplace.analysis.check import check as find
 
-    findings = tuple(f for f in find(sources, config) if codes is None or f.rule in codes)
-    outcome = Outcome("check", findings, problems=problems, files=len(sources))
+        findings = tuple(f for f in find(sources, config) if codes is None or f.rule in codes)
+        outcome = replace(outcome, findings=findings)
     seen = output.view(outcome, {path: source.text for path, source in sources.items()}, verbose, quiet)
     output.emit(outcome, seen, config.output_format, output_file, color)
     return exits.of_findings(outcome, exit_zero)

@@ -37,12 +37,13 @@ def frame(place: Place, label: str, view: View, style: str = "red") -> list[str]
 
 
 def note(word: str, text: str, view: View, indent: int = 2) -> list[str]:
-    """`  = help: ...`, wrapped to the width with its lines aligned; lines of `text` itself are kept apart."""
-    lead = " " * indent + "= " + word + ": "
+    """`  = help: ...`, wrapped to the width with its lines aligned; without an indent, `help: ...`."""
+    sign = "= " if indent else ""
+    lead = " " * indent + sign + word + ": "
     out: list[str] = []
     for paragraph in text.splitlines() or [""]:
         out += _wrap(paragraph, max(view.width - len(lead), 30)) or [""]
-    first = " " * indent + view.paint("=", "blue") + " " + view.paint(word, "bold") + ": " + out[0]
+    first = " " * indent + view.paint(sign.strip(), "blue") + sign[1:] + view.paint(word, "bold") + ": " + out[0]
     return [first, *(" " * len(lead) + line for line in out[1:])]
 
 

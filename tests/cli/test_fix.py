@@ -1,0 +1,115 @@
+"""`deinplace fix`: the smallest rewrite, proved and then written; a dry run writes nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib.resources import files
+from pathlib import Path
+
+import jsonschema
+from programs import CLEAN, FAILING, FIXED_LINE
+
+Write = Callable[[str, str], Path]
+FIXED = FAILING.replace("    y += x  # overwrites what relu kept\n", FIXED_LINE)
+RUN = ("--run", "python train.py")
+
+
+def test_the_program_is_mended_and_runs(cli: Callable, write: Write, tmp_path: Path) -> None:
+    path = write("train.py", FAILING)
+    result = cli("fix", ".", *RUN)
+    assert result.returncode == 0, result.stderr
+    assert path.read_text() == FIXED
+    assert "-    y += x  # overwrites what relu kept\n+    y = y + x  # overwrites what relu kept\n" in result.stdout
+    assert "Found 1 in-place fault (1 fixed: 1 confirmed)" in result.stdout
+    assert re.search(
+        r"^1 rewrite, confirmed on cpu \(.*max \|error\| 0\), oracle: copy-on-write$", result.stdout, re.MULTILINE
+    )
+    assert result.stderr == ""
+    assert [p.name for p in tmp_path.iterdir()] == ["train.py"]
+    subprocess.run([sys.executable, "train.py"], cwd=tmp_path, check=True, capture_output=True)
+
+
+def test_a_second_run_finds_nothing(cli: Callable, write: Write) -> None:
+    path = write("train.py", FIXED)
+    result = cli("fix", ".", *RUN)
+    assert result.returncode == 0
+    assert "Found no in-place faults" in result.stdout
+    assert path.read_text() == FIXED
+
+
+def test_diff_writes_nothing_and_is_a_patch(cli: Callable, write: Write, tmp_path: Path) -> None:
+    path = write("train.py", FAILING)
+    result = cli("fix", ".", *RUN, "--diff")
+    assert result.returncode == 1
+    assert path.read_text() == FAILING
+    assert "Found 1 in-place fault (1 fixable: 1 confirmed)" in result.stderr
+    subprocess.run(["git", "apply", "-"], input=result.stdout, cwd=tmp_path, check=True, text=True)
+    assert path.read_text() == FIXED
+
+
+def test_the_json_report_is_valid_and_says_what_was_written(cli: Callable, write: Write, tmp_path: Path) -> None:
+    write("train.py", FAILING)
+    result = cli("fix", ".", *RUN, "--output-format", "json", "--output-file", "report.json")
+    assert (result.returncode, result.stdout) == (0, "")
+    report = json.loads((tmp_path / "report.json").read_text())
+    schema = json.loads(files("deinplace.report").joinpath("report.schema.json").read_text("utf-8"))
+    jsonschema.Draft202012Validator(schema).validate(report)
+    assert report["written"] is True
+    assert report["verification"]["status"] == "confirmed"
+    (finding,) = report["findings"]
+    assert (finding["path"], finding["line"], finding["state"]) == ("train.py", 10, "fixed")
+    assert (finding["rewrite"]["path"], finding["rewrite"]["line"]) == ("train.py", 10)
+    assert [c["path"] for c in report["changes"]] == ["train.py"]
+
+
+def test_exit_codes_can_be_chosen(cli: Callable, write: Write) -> None:
+    write("train.py", FAILING)
+    assert cli("fix", ".", *RUN, "--diff", "--exit-zero").returncode == 0
+    assert cli("fix", ".", *RUN, "--exit-non-zero-on-fix").returncode == 1
+
+
+def test_concise_and_quiet(cli: Callable, write: Write) -> None:
+    write("train.py", FAILING)
+    result = cli("fix", ".", *RUN, "--diff", "--output-format", "concise", "-q")
+    assert re.fullmatch(r"train\.py:10:5: DIP\d+ \[\*\] backward needs the output of relu .*\n", result.stderr)
+    assert result.stdout.startswith("--- a/train.py\n")
+
+
+def test_colours_are_asked_for_or_not_there(cli: Callable, write: Write) -> None:
+    write("train.py", FAILING)
+    for flags, env, colored in (
+        ((), {}, False),
+        ((), {"FORCE_COLOR": "1", "NO_COLOR": "1"}, True),
+        (("--color", "always"), {"NO_COLOR": "1"}, True),
+        (("--color", "never"), {"FORCE_COLOR": "1"}, False),
+    ):
+        result = cli("run", *flags, "train.py", env=env)
+        assert ("\x1b[" in result.stdout) is colored
+
+
+def test_settings_of_the_project_are_used(cli: Callable, write: Write) -> None:
+    path = write("train.py", FAILING)
+    write("pyproject.toml", "[tool.deinplace]\nrun = 'python train.py'\nmax-steps = 1\n")
+    assert cli("fix").returncode == 0
+    assert path.read_text() == FIXED
+
+
+def test_only_the_files_that_were_named_are_changed(cli: Callable, write: Write) -> None:
+    path = write("train.py", FAILING)
+    write("other/clean.py", CLEAN)
+    result = cli("fix", "other", *RUN)
+    assert result.returncode == 1
+    assert path.read_text() == FAILING
+    assert "train.py:10" in result.stdout
+
+
+def test_without_a_program_nothing_is_called_confirmed(cli: Callable, write: Write) -> None:
+    write("train.py", FAILING)
+    result = cli("fix", ".", "--diff")
+    assert result.returncode in (0, 1)
+    assert "confirmed" not in result.stderr.replace("unconfirmed", "")
+    assert "internal error" not in result.stderr
