@@ -395,7 +395,7 @@ def _starred(m: Machine, node: ast.Starred) -> Value:
     return evaluate(m, node.value)
 
 
-_HANDLERS: dict[type[ast.expr], Callable[[Machine, ast.expr], Value]] = {
+_HANDLERS: dict[type[ast.expr], Callable[..., Value]] = {
     ast.Constant: _constant,
     ast.Name: _name,
     ast.Attribute: _attribute,
@@ -422,5 +422,5 @@ _HANDLERS: dict[type[ast.expr], Callable[[Machine, ast.expr], Value]] = {
     ast.DictComp: _comprehension,
     ast.GeneratorExp: _comprehension,
     ast.Starred: _starred,
-}  # type: ignore[assignment]
+}
 __all__ = ["OPERATORS", "Loop", "binary", "evaluate", "same", "truth"]

@@ -66,7 +66,7 @@ def analyse(
         unit = (module.path, "<module>")
         if module.path in machine.globals:
             continue
-        _guarded(machine, report, unit, lambda m=module: _program(machine, m), PROGRAM_STEPS)  # type: ignore[misc]
+        _guarded(machine, report, unit, lambda m=module: _program(machine, m), PROGRAM_STEPS)
     reached = set(machine.reached)
     for module in index.modules.values():
         for node, info in module.functions.items():

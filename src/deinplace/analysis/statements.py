@@ -381,7 +381,7 @@ def _match(m: Machine, node: ast.Match) -> None:
     m.mem = m.merge_all(ends)
 
 
-_HANDLERS: dict[type[ast.stmt], Callable[[Machine, ast.stmt], None]] = {
+_HANDLERS: dict[type[ast.stmt], Callable[..., None]] = {
     ast.Assign: _assign,
     ast.AnnAssign: _annotated,
     ast.AugAssign: _augmented,
@@ -408,5 +408,5 @@ _HANDLERS: dict[type[ast.stmt], Callable[[Machine, ast.stmt], None]] = {
     ast.Delete: _delete,
     ast.Assert: _assert,
     ast.Match: _match,
-}  # type: ignore[assignment]
+}
 __all__ = ["assign", "bind", "execute", "unpack", "Const"]

@@ -1,0 +1,84 @@
+"""`check`: findings for in-place writes that break, or may break, a backward pass; nothing is run."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from deinplace.analysis import prefilter, suppress
+from deinplace.analysis.hazard import Fault, faults
+from deinplace.analysis.index import read_module
+from deinplace.analysis.run import Unit, analyse
+from deinplace.analysis.source import Source
+from deinplace.model import Finding
+
+
+def check(
+    sources: Mapping[str, Source],
+    config: object = None,
+    *,
+    all_sites: bool = False,
+    select: Collection[str] | None = None,
+    ignore: Collection[str] = (),
+) -> tuple[Finding, ...]:
+    """Hazards and possible faults in these files; with `all_sites` every tensor that is written in place.
+
+    `select` and `ignore` hold rule codes or names.
+    """
+    wanted = wanted_units(sources)
+    if not wanted:
+        return tuple(f for path in sorted(sources) for f in suppress.apply(sources[path], ()))
+    report = analyse(sources, lenient=True, wanted=wanted)
+    by_path: dict[str, list[Finding]] = {path: [] for path in sources}
+    for fault in faults(report):
+        if fault.place.path in by_path and _shown(fault, all_sites) and _chosen(fault.rule, select, ignore):
+            by_path[fault.place.path].append(_finding(fault))
+    out: list[Finding] = []
+    for path in sorted(by_path):
+        found = sorted(by_path[path], key=lambda f: (f.span, f.rule))
+        out += suppress.apply(sources[path], found)
+    return tuple(out)
+
+
+def wanted_units(sources: Mapping[str, Source]) -> set[Unit]:
+    """Functions that hold something that looks like a write, and the top level of the files that do."""
+    wanted: set[Unit] = set()
+    for path, source in sources.items():
+        if not prefilter.may_hold_site(source.data):
+            continue
+        wanted.add((path, "<module>"))
+        for node, info in read_module(source, frozenset()).functions.items():
+            if prefilter.holds_site(node):
+                wanted.add((path, info.qualname))
+        wanted |= {(path, f"{name}.forward") for name in _flagged_classes(source)}
+    return wanted
+
+
+def _flagged_classes(source: Source) -> list[str]:
+    """Classes that build modules which work in place: their forward is where that shows."""
+    classes = read_module(source, frozenset()).classes.items()
+    return [info.qualname for node, info in classes if prefilter.holds_site(node)]
+
+
+def _shown(fault: Fault, all_sites: bool) -> bool:
+    hazard = fault.evidence.hazard
+    return hazard in ("hazard", "possible") or (all_sites and fault.evidence.kind == "tensor")
+
+
+def _chosen(rule: tuple[str, str], select: Collection[str] | None, ignore: Collection[str]) -> bool:
+    names = {rule[0], rule[1]}
+    return (select is None or bool(names & set(select))) and not names & set(ignore)
+
+
+def _finding(fault: Fault) -> Finding:
+    severity = {"hazard": "error", "possible": "warning"}.get(fault.evidence.hazard, "note")
+    return Finding(
+        fault.rule[0],
+        fault.rule[1],
+        fault.place.path,
+        fault.place.span,
+        fault.message,
+        "advised",
+        "static",
+        severity=severity,  # type: ignore[arg-type]
+        evidence=fault.evidence,
+    )

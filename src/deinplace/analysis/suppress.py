@@ -1,0 +1,104 @@
+"""Comments that silence findings: `# deinplace: ignore[rule] reason`, `file-ignore[rule]`, `off`/`on`, `# noqa: DIP102`.
+
+Blanket forms are refused: they hide what nobody has looked at.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import tokenize
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from deinplace.analysis.source import Source
+from deinplace.model import Finding, Span
+
+_COMMENT = re.compile(r"#\s*deinplace:\s*(file-ignore|ignore|off|on)\b(?:\[([^\]]*)\])?\s*(.*)")
+_NOQA = re.compile(r"#\s*noqa:\s*([A-Z]+\d+(?:[\s,]+[A-Z]+\d+)*)", re.IGNORECASE)
+BAD, UNUSED = ("DIP900", "bad-suppression"), ("DIP901", "unused-suppression")
+
+
+@dataclass(frozen=True)
+class Suppression:
+    """One comment: which rules it silences, and from which line to which."""
+
+    rules: frozenset[str]
+    first: int
+    last: int
+    span: Span
+    text: str
+
+    def covers(self, finding: Finding) -> bool:
+        """True where it silences a finding."""
+        named = not self.rules or bool({finding.rule.lower(), finding.name.lower()} & self.rules)
+        return named and self.first <= finding.span.end_line and finding.span.line <= self.last
+
+
+def apply(source: Source, findings: Iterable[Finding]) -> list[Finding]:
+    """A file's findings, the silenced ones marked so, and findings about the comments themselves."""
+    found = list(findings)
+    if "deinplace:" not in source.text and "noqa" not in source.text:
+        return found
+    comments, bad = read(source)
+    used: set[int] = set()
+    out: list[Finding] = []
+    for finding in found:
+        covering = [n for n, c in enumerate(comments) if c.covers(finding)]
+        used.update(covering)
+        reason = comments[covering[0]].text if covering else ""
+        out.append(replace(finding, state="suppressed", reason="comment", advice=reason) if covering else finding)
+    unused = [c for n, c in enumerate(comments) if n not in used]
+    out += [_about(source, UNUSED, c.span, f"`{c.text}` silences nothing") for c in unused]
+    return [*out, *bad]
+
+
+def read(source: Source) -> tuple[list[Suppression], list[Finding]]:
+    """A file's suppressions, and findings about those that are not well formed."""
+    comments: list[Suppression] = []
+    bad: list[Finding] = []
+    off: tuple[int, Span, str] | None = None
+    for text, span, alone in _tokens(source):
+        match = _COMMENT.search(text)
+        if match is None:
+            noqa = _NOQA.search(text)
+            codes = frozenset(c.lower() for c in re.findall(r"DIP\d+", noqa[1].upper())) if noqa else frozenset()
+            if codes:
+                comments.append(Suppression(codes, span.line, span.line, span, text))
+            continue
+        verb, names = match[1], frozenset(n.strip().lower() for n in (match[2] or "").split(",") if n.strip())
+        if verb == "off":
+            off = off or (span.line, span, text)
+        elif verb == "on":
+            if off is not None:
+                comments.append(Suppression(frozenset(), off[0], span.line, off[1], off[2]))
+            off = None
+        elif not names:
+            bad.append(_about(source, BAD, span, f"`{match[0].strip()}` names no rule: write `{verb}[rule]`"))
+        elif verb == "file-ignore":
+            comments.append(Suppression(names, 1, len(source.line_starts) + 1, span, text))
+        else:
+            line = span.line + 1 if alone else span.line
+            comments.append(Suppression(names, line, line, span, text))
+    if off is not None:
+        comments.append(Suppression(frozenset(), off[0], len(source.line_starts) + 1, off[1], off[2]))
+    return comments, bad
+
+
+def _tokens(source: Source) -> Iterator[tuple[str, Span, bool]]:
+    """Comments with their place, and whether they stand on a line of their own."""
+    lines = io.StringIO(source.text, newline=None)
+    try:
+        for token in tokenize.generate_tokens(lines.readline):
+            if token.type == tokenize.COMMENT:
+                (line, col), (end_line, end_col) = token.start, token.end
+                before = token.line[:col]
+                offset = len(before.encode("utf-8", "surrogatepass"))
+                length = len(token.string.encode("utf-8", "surrogatepass"))
+                yield token.string, Span(line, offset, end_line, offset + length), not before.strip()
+    except (tokenize.TokenError, IndentationError, SyntaxError):
+        return
+
+
+def _about(source: Source, rule: tuple[str, str], span: Span, message: str) -> Finding:
+    return Finding(rule[0], rule[1], source.path, span, message, "advised", "suppression", severity="warning")
