@@ -87,8 +87,8 @@ def test_one_with_around_both_updates(program: Make) -> None:
     before = program(TRAIN.format(update=FIRST))
     after = before.apply(offers(before)[0]).code
     assert (
-        "    with torch.no_grad():\n        w -= lr * w.grad  # first\n        b -= lr * b.grad\n    w.grad = b.grad = None\n"
-        in after
+        "    with torch.no_grad():\n        w -= lr * w.grad  # first\n        b -= lr * b.grad\n"
+        "    w.grad = b.grad = None\n" in after
     )
 
 

@@ -385,3 +385,31 @@ def test_no_zero_grad_makes_it_unsafe(program: Make) -> None:
 
 def test_static_find(program: Make) -> None:
     assert [s.span.line for s in RULE.find(program(SHARED).source)] == [program(SHARED).place("write").span.line]
+
+
+@pytest.mark.parametrize("write", ["p.data.clamp_(-0.1, 0.1)", "p.mul_(0.9)"])
+def test_weights_written_by_hand_are_named(program: Make, write: str) -> None:
+    code = HEAD + textwrap.dedent(f"""
+        logits = disc(gen(noise))  # <- save
+        with torch.no_grad():
+            for p in disc.parameters():
+                {write}  # <- write
+        bce(logits, 1.0).backward()  # <- backward
+    """)
+    before = program(code)
+    incident = before.conflict("save", "write", "backward", optimizer=None)
+    site = RULE.claim(incident, before.project)
+    assert site is not None
+    assert list(RULE.rewrites(site, before.project, incident)) == []
+    advice = RULE.advice(site, before.project, incident)
+    assert f":{before.place('write').span.line} writes `p`" in advice
+    assert f":{before.place('backward').span.line} has run" in advice
+    hidden = "data" in write
+    if hidden:
+        before.run()
+        exact = program(code.replace(f"        {write}", "        pass"))
+        exact.run()
+        grads = [[p.grad for p in run.globals["gen"].parameters()] for run in (before, exact)]
+        assert not all(torch.equal(a, b) for a, b in zip(*grads, strict=True))
+    else:
+        assert before.failure().raised.category == "version"

@@ -36,7 +36,7 @@ def updates(
     base = names.root(target)
     text = ast.unparse(base)
     scope = source.scope(statement)
-    if _takes_gradient(statement, scope) or _over_parameters(source, statement, text):
+    if updates_by_gradient(statement, scope) or over_parameters(source, statement, text):
         return True
     alias = _alias(scope, statement, text)
     function = getattr(scope, "name", "")
@@ -46,7 +46,7 @@ def updates(
         return True
     if text in names.parameters(scope) and project is not None:
         return _argument_is_parameter(text, scope, callers, project)
-    return _trained(scope, text)
+    return trained(scope, text)
 
 
 def is_parameter(source: Source, node: ast.expr) -> bool:
@@ -58,7 +58,7 @@ def is_parameter(source: Source, node: ast.expr) -> bool:
     return any("Parameter(" in ast.unparse(v) for v in declared)
 
 
-def _takes_gradient(statement: ast.stmt, scope: ast.AST) -> bool:
+def updates_by_gradient(statement: ast.stmt, scope: ast.AST) -> bool:
     """The right side reads `.grad`, a learning rate, or a result of `torch.autograd.grad`."""
     target = names.written(statement)
     for node in ast.walk(statement):
@@ -82,7 +82,8 @@ def _takes_gradient(statement: ast.stmt, scope: ast.AST) -> bool:
     return bool(feeds)
 
 
-def _over_parameters(source: Source, statement: ast.stmt, text: str) -> bool:
+def over_parameters(source: Source, statement: ast.stmt, text: str) -> bool:
+    """The name `text` is a loop variable that runs over a module's parameters."""
     loop = names.loop_over(source, statement, text)
     if loop is None:
         return False
@@ -138,7 +139,7 @@ def argument_for(call: ast.Call, function: Function, name: str) -> ast.expr | No
     return call.args[at]
 
 
-def _trained(scope: ast.AST, text: str) -> bool:
+def trained(scope: ast.AST, text: str) -> bool:
     """The leaf's gradient is read in this scope, or an optimizer holds it."""
     for node in ast.walk(scope):
         if isinstance(node, ast.Attribute) and node.attr == "grad" and ast.unparse(node.value) == text:

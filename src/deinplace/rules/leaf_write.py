@@ -139,8 +139,8 @@ class LeafWrite(Rule):
         category = incident.raised.category if incident is not None and incident.raised is not None else ""
         if category == "cast":
             return (
-                f"line {site.span.line} would put fractions into `{site.target}`, which holds whole numbers: divide with "
-                "`//=`, or make the tensor float before anything else holds it."
+                f"line {site.span.line} would put fractions into `{site.target}`, which holds whole numbers: divide "
+                "with `//=`, or make the tensor float before anything else holds it."
             )
         if category == "inference":
             return (
@@ -349,7 +349,7 @@ def _flagged_buffer(source: Source, statement: ast.stmt) -> ast.Call | None:
     scope = source.scope(statement)
     before = [a for a in names.assignments(scope, text) if a.lineno < statement.lineno]
     value = before[-1].value if before else None
-    if not isinstance(value, ast.Call) or intent._takes_gradient(statement, scope) or intent._trained(scope, text):
+    if not isinstance(value, ast.Call) or intent.updates_by_gradient(statement, scope) or intent.trained(scope, text):
         return None
     if not isinstance(statement, ast.Assign | ast.AugAssign | ast.Expr) or "Parameter" in ast.unparse(value.func):
         return None
@@ -385,7 +385,7 @@ def _claim_inner_loop(write: Event, project: Project) -> Site | None:
 def _container(source: Source, statement: ast.stmt) -> tuple[ast.For, str, str] | None:
     """Loop, container's name, and how the loop reads it (`values`, `items` or nothing), for an inner-loop update."""
     target = names.written(statement)
-    if not isinstance(target, ast.Name) or not intent._takes_gradient(statement, source.scope(statement)):
+    if not isinstance(target, ast.Name) or not intent.updates_by_gradient(statement, source.scope(statement)):
         return None
     loop = names.loop_over(source, statement, target.id)
     over = names.iterated(loop, target.id) if loop is not None else None

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator
 from typing import ClassVar
 
 from deinplace.analysis.source import Function, Source, span_of
-from deinplace.model import Applicability, Conflict, Edit, Evidence, Rewrite, Site
+from deinplace.model import Applicability, Edit, Evidence, Place, Rewrite, Site
 from deinplace.rules import _bindings as names
 from deinplace.rules import _delay as plans
+from deinplace.rules import _intent as intent
 from deinplace.rules import _lines as lines
 from deinplace.rules._actions import Action, actions
 from deinplace.rules._optimizers import held, related
@@ -85,10 +86,12 @@ class StepBeforeBackward(Rule):
     def claim(self, incident: Incident, project: Project) -> Site | None:
         """A conflict whose write was made by an optimizer's step, where the step precedes the backward."""
         conflict = incident.conflict
-        if conflict is None or conflict.write.optimizer is None or not conflict.write.stack:
+        if conflict is None or not conflict.write.stack:
             return None
         place = conflict.write.stack[0]
         source = project.get(place.path)
+        if conflict.write.optimizer is None:
+            return _by_hand(source, place) if source is not None and project.editable(place.path) else None
         call = source.innermost(place.span, ast.Call) if source else None
         if source is None or not isinstance(call, ast.Call) or not project.editable(place.path):
             return None
@@ -116,6 +119,14 @@ class StepBeforeBackward(Rule):
         if conflict is None or not conflict.backward:
             return f"`{site.target}.step()` on line {site.span.line} overwrites weights that a later backward needs."
         back, step = conflict.backward[0], conflict.write.stack[0]
+        if conflict.write.optimizer is None:
+            return (
+                f"{_short(step.path)}:{step.span.line} writes `{site.target}`, a parameter, before "
+                f"{_short(back.path)}:{back.span.line} has run its backward, which needs it as it was (weight clipping, "
+                "a moving average, a copy between networks). Move the write behind that backward, or compute the forward "
+                "after it if the loss is meant to see the new weights. Through .data PyTorch raises no error: the "
+                "gradients are wrong in silence."
+            )
         saved = conflict.save.place
         where = f" (forward at {_short(saved.path)}:{saved.span.line})" if saved else ""
         text = (
@@ -137,6 +148,22 @@ class StepBeforeBackward(Rule):
             "(without inputs= the two losses mix their gradients); or, if the loss is meant to see the new weights, "
             "compute its forward after the step: that changes the numbers."
         )
+
+
+def _by_hand(source: Source, place: Place) -> Site | None:
+    """A loop over parameters that clips, averages or copies weights between a forward and its backward."""
+    statement = names.statement_at(source, place.span)
+    target = names.written(statement) if statement is not None else None
+    if statement is None or target is None:
+        return None
+    text = ast.unparse(names.root(target))
+    if not intent.over_parameters(source, statement, text) or intent.updates_by_gradient(
+        statement, source.scope(statement)
+    ):
+        return None
+    span = span_of(statement)
+    why = Evidence(kind="tensor", why="a parameter, written while a graph still needs it")
+    return Site("DIP201", source.path, span, span, text, source.qualname(statement), "", why)
 
 
 def _short(path: str) -> str:
@@ -269,8 +296,3 @@ def _rebinds(passed: list[ast.stmt], value: ast.expr) -> bool:
             ):
                 return True
     return False
-
-
-def version_step(conflict: Conflict | None) -> bool:
-    """True where an optimizer's step made the write of a conflict."""
-    return conflict is not None and conflict.write.optimizer is not None
