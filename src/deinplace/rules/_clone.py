@@ -11,7 +11,17 @@ from deinplace.model import Applicability, Edit, Rewrite
 from deinplace.rewrite.expression import cloned_text, fresh_name, pure, replace, same
 from deinplace.rewrite.insert import insert_before
 from deinplace.rewrite.statement import Refused
-from deinplace.rules._names import LOOPS, bound_before, dotted, function_of, imports, loops_around, own_nodes, rebinds
+from deinplace.rules._names import (
+    LOOPS,
+    bound_before,
+    dotted,
+    function_of,
+    imports,
+    loops_around,
+    own_nodes,
+    rebinds,
+    takes,
+)
 
 _SHARING = ("self", "view", "views", "maybe_alias", "unknown")
 
@@ -42,8 +52,9 @@ def bases(source: Source, node: ast.expr) -> list[ast.expr]:
         if isinstance(node, ast.Subscript) and pure(node) and not _tensor_index(node.slice):
             elements.append(node)
         node = inner
-    owners = [node] if isinstance(node, ast.Name | ast.Attribute) and pure(node) else []
-    return _unique([*owners, *reversed(elements)])
+    if not (isinstance(node, ast.Name | ast.Attribute) and pure(node)):
+        return []
+    return _unique([node, *reversed(elements)])
 
 
 def _aliased(source: Source, node: ast.expr) -> ast.expr | None:
@@ -63,7 +74,7 @@ def _aliased(source: Source, node: ast.expr) -> ast.expr | None:
         shared = function is not None and function.returns in _SHARING
         return node.args[0] if shared and node.args and not isinstance(node.args[0], ast.Starred) else None
     method = load().method(node.func.attr)
-    return node.func.value if method is None or method.returns in _SHARING else None
+    return node.func.value if method is not None and method.returns in _SHARING else None
 
 
 def _tensor_index(index: ast.expr) -> bool:
@@ -81,6 +92,8 @@ def _unique(nodes: Iterable[ast.expr]) -> list[ast.expr]:
 def clones_before(rule: str, source: Source, statement: ast.stmt, target: ast.expr) -> Iterator[Rewrite]:
     """`x = x.clone()` before the loop that holds the statement, then before the statement itself."""
     owners = bases(source, target)
+    if any(isinstance(o, ast.Name) and bound_inside(source, target, o.id) for o in owners[:1]):
+        return
     for owner in owners:
         for loop in hoists(source, statement, owner):
             yield from _inserted(rule, source, loop, owner, f"before the loop on line {loop.lineno}", "")
@@ -88,6 +101,19 @@ def clones_before(rule: str, source: Source, statement: ast.stmt, target: ast.ex
         yield from _inserted(rule, source, statement, owner, "before the write", note)
     if owners:
         yield from element_clones(rule, source, statement, owners[0])
+
+
+def bound_inside(source: Source, node: ast.AST, name: str) -> bool:
+    """True where a comprehension or lambda of the same statement binds `name`: outside it means something else."""
+    for parent in source.ancestors(node):
+        if isinstance(parent, ast.stmt):
+            return False
+        if isinstance(parent, ast.Lambda) and takes(parent, name):
+            return True
+        for each in getattr(parent, "generators", []):
+            if any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(each.target)):
+                return True
+    return False
 
 
 def _inserted(

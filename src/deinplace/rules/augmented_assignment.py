@@ -131,8 +131,9 @@ class AugmentedAssignment(Rule):
         )
 
     def _site(self, source: Source, node: ast.AugAssign) -> Site:
-        operator = source.segment(node)[len(source.segment(node.target)) :].lstrip(" \t\\\r\n)")
-        return _locate.site(self.code, source, node, source.segment(node.target), operator[: operator.find("=") + 1])
+        between = source.text[source.bounds(node.target)[1] : source.bounds(node.value)[0]]
+        operator = between[: between.index("=") + 1].lstrip(") \t\f\\\r\n")
+        return _locate.site(self.code, source, node, source.segment(node.target), operator)
 
     def _rebound(self, source: Source, node: ast.AugAssign, incident: Incident | None) -> Iterator[Rewrite]:
         target = source.segment(node.target)
