@@ -122,10 +122,10 @@ class StepBeforeBackward(Rule):
         if conflict.write.optimizer is None:
             return (
                 f"{_short(step.path)}:{step.span.line} writes `{site.target}`, a parameter, before "
-                f"{_short(back.path)}:{back.span.line} has run its backward, which needs it as it was (weight clipping, "
-                "a moving average, a copy between networks). Move the write behind that backward, or compute the forward "
-                "after it if the loss is meant to see the new weights. Through .data PyTorch raises no error: the "
-                "gradients are wrong in silence."
+                f"{_short(back.path)}:{back.span.line} has run its backward, which needs it as it was (clipped or "
+                "averaged weights, a copy between networks). Move the write behind that backward, or compute the "
+                "forward after it if the loss is meant to see the new weights. Through .data PyTorch raises no error: "
+                "the gradients are wrong in silence."
             )
         saved = conflict.save.place
         where = f" (forward at {_short(saved.path)}:{saved.span.line})" if saved else ""
