@@ -83,3 +83,14 @@ def test_git_applies_the_diff(tmp_path: Path, before: str, after: str) -> None:
     (tmp_path / "p.diff").write_bytes(diff(FileChange(str(file), before, after), tmp_path).encode())
     subprocess.run(["git", "apply", "--unsafe-paths", "p.diff"], cwd=tmp_path, check=True, capture_output=True)
     assert file.read_bytes() == after.encode()
+
+
+def test_statements_stay_outside_what_is_put_into_their_neighbour() -> None:
+    source = parse(b"if a:\n    x.add_(1)\n")
+    edits = [
+        Edit(PATH, 10, 10, "x = "),
+        Edit(PATH, 19, 19, "\n    y = x"),
+        Edit(PATH, 10, 10, "x = x.clone()\n    "),
+        Edit(PATH, 19, 19, ".clone()"),
+    ]
+    assert apply(source, edits) == "if a:\n    x = x.clone()\n    x = x.add_(1).clone()\n    y = x\n"

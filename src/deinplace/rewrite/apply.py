@@ -23,15 +23,23 @@ class CheckError(Exception):
 def ordered(edits: Iterable[Edit]) -> list[Edit]:
     """Distinct edits by position; insertions at one offset keep their order and come before a replacement there.
 
+    Whole statements put before or after another stay outside what is put into that statement itself.
+
     Raises:
         OverlapError: two edits cover the same characters.
     """
     distinct = list(dict.fromkeys(edits))
-    result = sorted(distinct, key=lambda e: (e.start, e.end > e.start))
+    result = sorted(distinct, key=lambda e: (e.start, e.end > e.start, _rank(e)))
     for left, right in pairwise(result):
         if right.start < left.end:
             raise OverlapError(f"{left.path}: edits at {left.start}:{left.end} and {right.start}:{right.end} overlap")
     return result
+
+
+def _rank(edit: Edit) -> int:
+    if edit.new.startswith(("\n", "\r", "; ")):
+        return 2
+    return 0 if edit.new.endswith("; ") or "\n" in edit.new or "\r" in edit.new else 1
 
 
 def apply(source: Source, edits: Iterable[Edit]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 from collections.abc import Iterable, Iterator
 
 from deinplace.analysis.source import Source
@@ -212,7 +213,12 @@ def alias_clones(rule: str, source: Source, statement: ast.stmt, target: ast.exp
         _, end = source.bounds(made.value)
         edit = Edit(source.path, end, end, ".clone()")
         title = f"clone where `{owner.id}` was made an alias, on line {made.lineno}"
-        yield rewrite(rule, source, title, [edit], made)
+        yield dataclasses.replace(rewrite(rule, source, title, [edit], made), keeps_source=_cut(made.value))
+
+
+def _cut(value: ast.expr) -> bool:
+    """True for an alias that autograd does not follow: one writes to it to leave the graph alone."""
+    return any(isinstance(n, ast.Attribute) and n.attr in ("detach", "data") for n in ast.walk(value))
 
 
 def _aliasing(source: Source, value: ast.expr) -> bool:
