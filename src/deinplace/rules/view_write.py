@@ -11,6 +11,7 @@ from deinplace.model import Applicability, Edit, Evidence, Rewrite, Site
 from deinplace.rewrite.block import torch_name
 from deinplace.rules import _bindings as names
 from deinplace.rules import _lines as lines
+from deinplace.rules import _parts
 from deinplace.rules._origins import Origin, kind_of, origin, pieces, plain, read_after, viewed, written_expressions
 from deinplace.rules.base import Case, Incident, Project, Rule
 
@@ -223,7 +224,7 @@ def _single_views(made: Origin, site: Site) -> Iterator[Rewrite]:
     copies = list(_clones(made, site))
     kept = any(c.applicability != "safe" for c in copies)
     yield from copies if not kept else ()
-    new, exact = _parts(made, base, sizes, dim)
+    new, exact = _parts.parts(made, base, sizes, dim)
     if new is not None:
         how: Applicability = "safe" if exact else "unsafe"
         note = "" if exact else "the parts are the same where the size divides evenly"
@@ -307,82 +308,6 @@ def _fresh(source: Source, statement: ast.stmt, base: ast.expr) -> bool:
     return isinstance(value, ast.BinOp)
 
 
-def _parts(made: Origin, base: ast.expr, sizes: list[ast.expr], dim: ast.expr | None) -> tuple[str | None, bool]:
-    """An expression for the same parts as single views, and whether it is so for every size."""
-    source, call = made.source, made.node
-    assert isinstance(call, ast.Call)
-    assert isinstance(call.func, ast.Attribute)
-    text, name = source.segment(base), call.func.attr
-    along = f", {source.segment(dim)}" if dim is not None else ""
-    by_keyword = next((k for k in call.keywords if k.arg == "dim"), None)
-    along = f", dim={source.segment(dim)}" if dim is not None and by_keyword is not None else along
-    method = call.func.value is base
-    if name == "unbind":
-        return _selected(source, base, dim, made.count), plain(base)
-    if not sizes:
-        return None, False
-    size = sizes[0]
-    if name in ("chunk", "unsafe_chunk"):
-        parts = source.segment(size)
-        head = (
-            f"{text}.tensor_split({parts}"
-            if method
-            else f"{source.segment(call.func.value)}.tensor_split({text}, {parts}"
-        )
-        return f"{head}{along})", isinstance(size, ast.Constant) and size.value == 2
-    if name not in ("split", "split_with_sizes", "unsafe_split"):
-        return None, False
-    borders = _borders(source, size, made.count)
-    if borders is None:
-        return None, False
-    head = (
-        f"{text}.tensor_split({borders}"
-        if method
-        else f"{source.segment(call.func.value)}.tensor_split({text}, {borders}"
-    )
-    return f"{head}{along})", True
-
-
-def _borders(source: Source, size: ast.expr, count: int) -> str | None:
-    """Where `split` cuts, as the indices that `tensor_split` takes."""
-    if isinstance(size, ast.List | ast.Tuple) and size.elts and not any(isinstance(e, ast.Starred) for e in size.elts):
-        texts = [source.segment(e) for e in size.elts]
-        if all(isinstance(e, ast.Constant) for e in size.elts):
-            numbers = [int(t) for t in texts if t.isdigit()]
-            if len(numbers) == len(texts):
-                return _tuple([str(sum(numbers[: i + 1])) for i in range(len(numbers) - 1)])
-        if all(plain(e) or isinstance(e, ast.Constant) for e in size.elts):
-            return _tuple([" + ".join(texts[: i + 1]) for i in range(len(texts) - 1)])
-        return None
-    if count < 2 or not (plain(size) or isinstance(size, ast.Constant)):
-        return None
-    text = source.segment(size)
-    if isinstance(size, ast.Constant):
-        return _tuple([str(int(size.value) * i) for i in range(1, count)]) if isinstance(size.value, int) else None
-    return _tuple([text, *(f"{i} * {text}" for i in range(2, count))])
-
-
-def _tuple(items: list[str]) -> str:
-    return f"({items[0]},)" if len(items) == 1 else f"({', '.join(items)})"
-
-
-def _selected(source: Source, base: ast.expr, dim: ast.expr | None, count: int) -> str | None:
-    """`x.unbind(d)` as a generator of `x.select(d, i)`."""
-    if not plain(base):
-        return None
-    text, along = source.segment(base), source.segment(dim) if dim is not None else "0"
-    index = _unused(source)
-    how_many = str(count) if count else f"{text}.size({along})"
-    open_, close = "()" if count else "[]"
-    return f"{open_}{text}.select({along}, {index}) for {index} in range({how_many}){close}"
-
-
-def _unused(source: Source) -> str:
-    """A name that the file does not use, for the index of a comprehension."""
-    used = names.names_in(source.tree)
-    return next(n for n in ("i", "index", "position", "_index", "_position") if n not in used)
-
-
 def _over_clone(made: Origin, site: Site, base: ast.Name, edit: Edit, note: str) -> Iterator[Rewrite]:
     """Single views of a clone of the base: where the base may not be written itself."""
     put = lines.insert_before(made.source, made.statement, [f"{base.id} = {base.id}.clone()"])
@@ -403,7 +328,7 @@ def _rows(made: Origin, site: Site) -> Iterator[Rewrite]:
     """A loop over a tensor: over its rows as single views."""
     if not plain(made.node):
         return
-    text, index = made.source.segment(made.node), _unused(made.source)
+    text, index = made.source.segment(made.node), _parts.unused(made.source)
     edit = _replace(made, f"[{text}[{index}] for {index} in range(len({text}))]")
     note = "iterating over a tensor gives views that must not be written; indexing gives single views"
     yield _rewrite(made, site, f"take the rows of `{text}` one by one", (edit,), "safe", note)
