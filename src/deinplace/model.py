@@ -184,6 +184,8 @@ class Rewrite:
     """(path, qualified function name) of each function whose code changes."""
     note: str = ""
     """A sentence for the user: a cost, a caveat, what changes in meaning."""
+    keeps_source: bool = False
+    """An alias without gradient (`detach()`, `.data`) becomes a copy: the tensor it came from keeps its values."""
 
 
 @dataclass(frozen=True)

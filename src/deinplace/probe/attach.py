@@ -58,6 +58,7 @@ class State:
             "conflicts": session.conflicts.plain() if session is not None else [],
             "saves": session.saves if session is not None else 0,
             "notes": sorted(session.notes) if session is not None else [],
+            "written": list(session.sites.values()) if session is not None and session.sites else [],
             "raised": self.raised,
             "failure": self.failure,
             "compiled": self.compiled,

@@ -22,6 +22,7 @@ def start(state: Any, torch: Any) -> None:
         session = state.session = Session(
             torch, detail.Look({tuple(x) for x in look.get("saves", ())}, {tuple(x) for x in look.get("writes", ())})
         )
+        session.sites = {} if settings.get("sites") else None
         mode = _mode_class(torch, session)
         _enter_everywhere(torch, session, mode)
         _compose_user_hooks(torch, session)
@@ -46,7 +47,7 @@ def start(state: Any, torch: Any) -> None:
 def _mode_class(torch: Any, session: Session) -> Any:
     from torch.utils._python_dispatch import TorchDispatchMode
 
-    written, live, schemas = session.written, session.live, session.schemas
+    written, live, schemas, sites = session.written, session.live, session.schemas, session.sites
 
     class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -54,6 +55,8 @@ def _mode_class(torch: Any, session: Session) -> Any:
             writes = schemas.get(func)
             if writes is None:
                 writes = written(func)
+            if writes and sites is not None:
+                session.visit(sys._getframe(0))
             if not writes or not live:
                 return func(*args, **kwargs)
             session.before_write(func, writes, args, kwargs)

@@ -13,7 +13,7 @@ PATTERNS: tuple[tuple[str, str], ...] = (
     ("leaf-view", r"a view of a leaf Variable that requires grad"),
     ("leaf", r"a leaf Variable that requires grad is being used in an in-place operation"),
     ("leaf", r"a leaf Variable that requires grad has been used in an in-place operation"),
-    ("hook-view", r"BackwardHookFunctionBackward\w* is a view and is being modified in-?place"),
+    ("hook-view", r"BackwardHookFunction\w* is a view and is being modified in-?place"),
     ("function-view", r"created inside a custom Function|created inside a custom autograd"),
     ("multi-view", r"is a view and is being modified in-?place|output of a function that returns multiple views"),
     ("expanded", r"more than one element of the written-to tensor refers to a single memory location"),

@@ -59,6 +59,8 @@ class Session:
         self.notes: set[str] = set()
         self.local = threading.local()
         self.saves = 0
+        self.sites: dict[Any, list[dict[str, object]]] | None = None
+        """Where in-place operations ran, where that was asked for."""
 
     # ---- saves
 
@@ -124,6 +126,16 @@ class Session:
         return "input"
 
     # ---- writes
+
+    def visit(self, frame: Any) -> None:
+        """Note the line of an in-place operation, and the line that made its layer write in place."""
+        assert self.sites is not None
+        module = modules.running(frame, self.torch)
+        stack = frames.user_stack(2, frame)
+        flagged: Any = (module["flagged"] or module["constructed"])[:1] if module is not None else []
+        key = (stack, str(flagged))
+        if key not in self.sites:
+            self.sites[key] = [*frames.resolved(stack), *flagged]
 
     def written(self, func: Any) -> tuple[tuple[int, str], ...]:
         """Positions and names of the arguments that an operator writes, from its schema."""

@@ -90,6 +90,8 @@ class Settings:
     look: Mapping[str, tuple[tuple[str, int], ...]] = field(default_factory=dict)
     emulate: Mapping[str, Any] | None = None
     stale: tuple[tuple[str, int, str], ...] = ()
+    sites: bool = False
+    """Note every line at which an in-place operation ran."""
 
 
 @dataclass(frozen=True)
@@ -179,6 +181,7 @@ class Laboratory:
             "functions": {path: list(names) for path, names in settings.functions.items()},
             "look": {key: [list(pair) for pair in pairs] for key, pairs in settings.look.items()},
             "emulate": settings.emulate,
+            "sites": settings.sites,
             "stale": [list(entry) for entry in settings.stale],
             "max_steps": driver.max_steps,
         }

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from deinplace.rules.base import Project
+from deinplace.rules import rule
+from deinplace.rules.base import Incident, Project
 from deinplace.verify import incidents
 from deinplace.verify.drivers import Driver, DriverError, Laboratory, Run, Settings
 
@@ -35,14 +36,20 @@ def emulated(lab: Laboratory, driver: Driver, run: Run, project: Project) -> tup
 
 def _intents(run: Run, project: Project) -> dict[str, str]:
     """For each refused write, `path:line` and what the rules take it for."""
-    from deinplace.rules import rule
-    from deinplace.rules.base import Incident
-
     found = {}
     for entry in incidents.raised(run):
         if entry.category not in ("leaf", "leaf-view") or not entry.stack:
             continue
         place = entry.stack[0]
-        update = rule("leaf-write").claim(Incident(raised=entry), project)
-        found[f"{place.path}:{place.span.line}"] = "no_grad" if update is not None else "functional"
+        found[f"{place.path}:{place.span.line}"] = _intent(Incident(raised=entry), project)
     return found
+
+
+def _intent(incident: Incident, project: Project) -> str:
+    """What the rule for leaves makes of a refused write: an update, a buffer that is filled, or a computation."""
+    leaves = rule("leaf-write")
+    site = leaves.claim(incident, project)
+    first = next(iter(leaves.rewrites(site, project, incident)), None) if site is not None else None
+    if first is None:
+        return "functional"
+    return "no_grad" if any("no_grad" in edit.new for edit in first.edits) else "drop-grad"

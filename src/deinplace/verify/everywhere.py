@@ -94,9 +94,7 @@ class _Bench:
             return None
         return frozenset(units)
 
-    def prove(
-        self, todo: list[tuple[Site, Rewrite, frozenset[Unit]]]
-    ) -> list[tuple[Site, Rewrite, frozenset[Unit]]]:
+    def prove(self, todo: list[tuple[Site, Rewrite, frozenset[Unit]]]) -> list[tuple[Site, Rewrite, frozenset[Unit]]]:
         """As many as hold together: all at once, else each half."""
         if not todo:
             return []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -10,6 +11,7 @@ from deinplace.model import FileChange, Outcome, Verdict
 from deinplace.rules import rule
 from deinplace.rules.base import Incident, Project
 from deinplace.verify import incidents, wording
+from deinplace.verify.broad import Broad, lines_that_wrote
 from deinplace.verify.drivers import Driver, Laboratory, Run, Settings
 from deinplace.verify.groups import group
 from deinplace.verify.recording import Comparison, noise_floor
@@ -66,16 +68,18 @@ class _Mender:
         self.options, self.progress = options, progress
         self.choices: list[Choice] = []
         self.notes: list[str] = []
+        self.ran: frozenset[tuple[str, int]] = frozenset()
 
     def mend(self) -> Outcome:
         """Observe, choose, prove; pass by pass until the program runs by itself or nothing helps."""
         self.progress("running the program under the probe")
-        first = self.lab.run(self.driver, Settings(watch=True, record=True))
+        first = self.lab.run(self.driver, Settings(watch=True, record=True, sites=self.options.all_sites))
+        self.ran = lines_that_wrote(first)
         incidents.require_usable(first, self.driver, need_backward=not self.options.all_sites)
         first, emulate = self._past_errors(first)
         found = incidents.incidents(first)
         self._note(first)
-        if not found:
+        if not found and not self.options.all_sites:
             return self._outcome(None, {})
         if first.exit_code != 0:
             return self._without_oracle(found)
@@ -95,6 +99,8 @@ class _Mender:
         """Run the oracle again: it gives the noise floor, and a closer look at the lines that matter."""
         self.progress("running again: noise floor, and a closer look")
         functions = incidents.functions_of(found, self.sources)
+        if self.options.all_sites:
+            functions = _with_functions_at(functions, self.ran, self.sources)
         settings = Settings(
             watch=True, record=True, look=incidents.lines_of(found), functions=functions, emulate=emulate
         )
@@ -129,7 +135,16 @@ class _Mender:
                 found = last.left
             if not found:
                 break
+        if self.options.all_sites and (last is None or last.equal):
+            last = self._everywhere(bench) or last
         return self._conclude(bench, last)
+
+    def _everywhere(self, bench: Bench) -> Result | None:
+        """Rewrite the sites that no conflict comes from, too."""
+        chosen, last = Broad(bench, self.ran, self.progress).choose(self.options.allows())
+        self.choices += chosen
+        bench.current.update(bench.patched([c.rewrite for c in chosen if c.rewrite is not None]))
+        return last
 
     def _conclude(self, bench: Bench, last: Result | None) -> Outcome:
         """Changes are proposed only where the whole program then runs, and saw what the oracle saw."""
@@ -176,3 +191,18 @@ class _Mender:
         )  # fmt: skip
 
 
+
+
+def _with_functions_at(
+    functions: Mapping[str, tuple[str, ...]], lines: frozenset[tuple[str, int]], sources: Mapping[str, Source]
+) -> dict[str, tuple[str, ...]]:
+    """Add the functions that hold one of `lines`."""
+    out = {path: dict.fromkeys(names) for path, names in functions.items()}
+    for path, source in sources.items():
+        wanted = {line for where, line in lines if where == path}
+        for node in ast.walk(source.tree) if wanted else ():
+            if isinstance(node, ast.stmt) and node.lineno in wanted:
+                name = source.qualname(node)
+                if name != "<module>" and "<lambda>" not in name:
+                    out.setdefault(path, {})[name] = None
+    return {path: tuple(names) for path, names in out.items()}

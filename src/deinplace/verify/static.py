@@ -1,4 +1,4 @@
-"""`fix` without a driver: rewrites that two abstract runs, before and after, prove to change nothing that anyone sees."""
+"""`fix` without a driver: rewrites that two abstract runs, before and after, prove to change nothing else."""
 
 from __future__ import annotations
 
@@ -77,7 +77,9 @@ class _Bench:
             out[path] = check(source, apply(source, edits), edits)
         return out
 
-    def proves(self, rewrite: Rewrite, gone: Callable[[Report], bool], units: Iterable[Unit]) -> tuple[Safety, Report | None]:
+    def proves(
+        self, rewrite: Rewrite, gone: Callable[[Report], bool], units: Iterable[Unit]
+    ) -> tuple[Safety, Report | None]:
         """Whether one more rewrite mends its fault and changes nothing else."""
         try:
             sources = self.patched([*self.taken, rewrite])
@@ -159,7 +161,9 @@ def _write_event(write: Write) -> Event:
 
 def plan(sources: Mapping[str, Source], *, all_sites: bool = False, unsafe: bool = False) -> list[Planned]:
     """Rewrites that are proved right. `all_sites` adds writes that are no fault today."""
-    planned = [(c.site, c.rewrite, c.safety) for c in choices(sources, unsafe) if c.site is not None and c.rewrite is not None]
+    planned = [
+        (c.site, c.rewrite, c.safety) for c in choices(sources, unsafe) if c.site is not None and c.rewrite is not None
+    ]
     if all_sites:
         planned += _everywhere(sources, [r for _, r, _ in planned])
     return planned
@@ -182,7 +186,9 @@ def fix_statically(sources: Mapping[str, Source], options: Options) -> Outcome:
         rewrites += [r for _, r, _ in _everywhere(sources, rewrites) if allowed is None or r.rule in allowed]
     changes = _changes(sources, rewrites)
     findings = tuple(_finding(c, bool(changes)) for c in made)
-    return Outcome("fix", findings, changes, (), ("no driver: proved from the source, not run",), None, files=len(sources))
+    return Outcome(
+        "fix", findings, changes, (), ("no driver: proved from the source, not run",), None, files=len(sources)
+    )
 
 
 def _changes(sources: Mapping[str, Source], rewrites: Sequence[Rewrite]) -> tuple[FileChange, ...]:

@@ -39,10 +39,10 @@ def verdict(result: Result, bench: Bench, driver: Driver) -> Verdict:
 def findings(
     choice: Choice, project: Project, proof: Verdict | None, fixed: bool, refused: Result | None
 ) -> Iterable[Finding]:
-    """One finding for each incident of a group."""
+    """One finding for each incident of a group; one for the site where no incident led there."""
     site = choice.group.site
     code, name = (site.rule, rule(site.rule).name) if site is not None else UNKNOWN
-    for incident in choice.group.incidents:
+    for incident in choice.group.incidents or (Incident(),):
         place = _place(incident)
         path = site.path if site is not None else (place.path if place else "")
         span = site.span if site is not None else (place.span if place else NOWHERE)
@@ -53,9 +53,18 @@ def findings(
             advice="" if done else advice(choice, incident, project, refused),
             conflict=incident.conflict, raised=incident.raised,
             rewrite=choice.rewrite or next(iter(choice.group.alternatives), None),
-            verdict=proof if done else (choice.trials[-1].verdict if choice.trials else None),
+            verdict=_verdict(choice, proof if done else None),
+            severity="error" if choice.group.incidents else "note",
             trials=choice.trials,
         )  # fmt: skip
+
+
+def _verdict(choice: Choice, proof: Verdict | None) -> Verdict | None:
+    """The patch's verdict, unless this rewrite's own lines never ran."""
+    own = choice.trials[-1].verdict if choice.trials else None
+    if proof is not None and (own is None or own.status == "confirmed"):
+        return proof
+    return own
 
 
 def _state(choice: Choice, fixed: bool) -> tuple[State, str]:
@@ -74,7 +83,8 @@ def message(incident: Incident) -> str:
         text = incident.raised.message.strip().splitlines()
         return text[0] if text else incident.raised.category
     conflict = incident.conflict
-    assert conflict is not None
+    if conflict is None:
+        return "writes a tensor in place; the run was the same without"
     node = conflict.node.rsplit("::", 1)[-1]
     saved = f"{node} saved its {conflict.save.role or 'tensor'}"
     place = conflict.save.place
@@ -121,7 +131,8 @@ def _plain_advice(incident: Incident) -> str:
 def _place(incident: Incident) -> Place | None:
     if incident.conflict is not None:
         return incident.conflict.write.place or incident.conflict.save.place
-    assert incident.raised is not None
+    if incident.raised is None:
+        return None
     return incident.raised.stack[0] if incident.raised.stack else None
 
 

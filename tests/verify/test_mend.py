@@ -1,0 +1,115 @@
+"""`fix` with a driver, end to end on real programs: what is changed, what is left, and what is proved."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from deinplace.analysis.source import Source
+from deinplace.model import Outcome
+from deinplace.verify import Driver, DriverError, Options, mend
+
+from . import programs
+
+
+def fix(folder: Path, text: str, options: Options | None = None, command: tuple[str, ...] = ()) -> Outcome:
+    """Mend `text` as train.py; the file itself must stay as it was."""
+    path = folder / "train.py"
+    path.write_text(text.lstrip(), encoding="utf-8")
+    source = Source.parse(str(path), path.read_bytes())
+    driver = Driver(command or (sys.executable, "train.py"), str(folder), timeout=120)
+    outcome = mend(driver, {str(path): source}, options or Options(), lambda _: None)
+    assert path.read_bytes() == source.data
+    return outcome
+
+
+def lines(outcome: Outcome) -> list[str]:
+    """The new lines of a patch, stripped."""
+    (change,) = outcome.changes
+    before = change.before.splitlines()
+    return [line.strip() for line in change.after.splitlines() if line not in before]
+
+
+def runs(folder: Path, outcome: Outcome) -> None:
+    """The patched program runs to its end by itself."""
+    (folder / "patched.py").write_text(outcome.changes[0].after, encoding="utf-8")
+    done = subprocess.run([sys.executable, "patched.py"], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+MENDED = {
+    "residual": (programs.RESIDUAL, ["y = y + x"]),
+    "both names are rebound": (programs.TWO_NAMES, ["d = b = d * 5"]),
+    "the clock is no difference": (programs.CLOCK, ["y = y + 1"]),
+    "out of place on a leaf that is an input": (programs.LEAF_ACTIVATION, ["x = x - 0.5"]),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), MENDED.values(), ids=MENDED.keys())
+def test_makes_the_smallest_change_and_proves_it(tmp_path: Path, text: str, expected: list[str]) -> None:
+    outcome = fix(tmp_path, text)
+    assert lines(outcome) == expected
+    assert outcome.verdict is not None and outcome.verdict.status == "confirmed"
+    assert outcome.verdict.max_abs_error == 0 and outcome.verdict.compared > 0
+    runs(tmp_path, outcome)
+
+
+PROVED = {
+    "a helper that returns nothing": programs.VOID_HELPER,
+    "a loop over a dict's values": programs.CONTAINER,
+    "a step before a backward": programs.TWO_OPTIMIZERS,
+    "an update of a leaf": programs.LEAF_UPDATE,
+    "a part of a split tensor": programs.SPLIT,
+}
+
+
+@pytest.mark.parametrize("text", PROVED.values(), ids=PROVED.keys())
+def test_finds_a_rewrite_that_others_still_see(tmp_path: Path, text: str) -> None:
+    outcome = fix(tmp_path, text)
+    assert [f.state for f in outcome.findings] == ["fixable"] * len(outcome.findings)
+    assert outcome.verdict is not None and outcome.verdict.status == "confirmed"
+    runs(tmp_path, outcome)
+
+
+def test_does_not_choose_where_meaning_and_intent_may_differ(tmp_path: Path) -> None:
+    outcome = fix(tmp_path, programs.ARGUMENT_CHANGED)
+    assert outcome.changes == ()
+    assert {(f.state, f.reason) for f in outcome.findings} == {("advised", "meaning-differs")}
+    assert {f.span.line for f in outcome.findings} == {4}
+
+
+def test_unsafe_takes_the_intended_meaning(tmp_path: Path) -> None:
+    outcome = fix(tmp_path, programs.ARGUMENT_CHANGED, Options(unsafe=True))
+    assert lines(outcome) == ["token = token + place"]
+    runs(tmp_path, outcome)
+
+
+def test_a_clean_program_is_left_alone(tmp_path: Path) -> None:
+    outcome = fix(tmp_path, programs.RESIDUAL.replace("y += x", "y = y + x"))
+    assert (outcome.findings, outcome.changes) == ((), ())
+
+
+def test_a_rule_that_is_not_selected_does_nothing(tmp_path: Path) -> None:
+    outcome = fix(tmp_path, programs.RESIDUAL, Options(select=frozenset({"DIP106"})))
+    assert outcome.changes == () and {f.state for f in outcome.findings} == {"advised"}
+
+
+def test_the_run_budget_holds(tmp_path: Path) -> None:
+    outcome = fix(tmp_path, programs.CONTAINER, Options(max_runs=2))
+    assert outcome.runs == 2 and outcome.changes == ()
+
+
+REFUSED = {
+    "another reason": ("import torch\nraise KeyError('sample')\n", "another reason"),
+    "no torch": ("print(1)\n", "never imports torch"),
+    "no backward": ("import torch\nprint(torch.ones(1))\n", "never reaches a backward"),
+}
+
+
+@pytest.mark.parametrize(("text", "words"), REFUSED.values(), ids=REFUSED.keys())
+def test_a_program_that_cannot_prove_anything(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(DriverError, match=words):
+        fix(tmp_path, text)

@@ -1,0 +1,81 @@
+"""Wrong rewrites are refuted: each mutant below runs to its end, and differs from what the original meant."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from deinplace.verify.drivers import Driver, Laboratory, Settings
+from deinplace.verify.recording import Comparison, compare, noise_floor
+
+PROGRAM = """\
+import torch
+from torch import nn
+torch.manual_seed(0)
+net = nn.Sequential(nn.Linear(40, 30), nn.BatchNorm1d(30))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+cache = torch.zeros(8)
+def step(x):
+    y = torch.relu(net(x))
+    y += x[:, :30]
+    cache.add_(1)
+    return y
+for i in range(2):
+    optimizer.zero_grad()
+    loss = step(torch.randn(5, 40)).pow(2).mean()
+    loss.backward()
+    optimizer.step()
+"""
+RIGHT = "    y = y + x[:, :30]\n"
+MUTANTS = {
+    "a term dropped": "    pass\n",
+    "another operator": "    y = y - x[:, :30]\n",
+    "detached": "    y = y.detach() + x[:, :30] + 0 * y\n",
+    "another order of operands that loses a gradient": "    y = x[:, :30] + y.detach() + net(x) * 0\n",
+    "half precision": "    y = (y.half() + x[:, :30].half()).float()\n",
+    "one element wrong by a thousandth": "    y = y + x[:, :30]; y = y + nn.functional.pad(torch.full((1, 1), 1e-3), (0, 29, 0, 4))\n",
+    "a random number drawn": "    y = y + x[:, :30] + 0 * torch.rand(1)\n",
+    "another type": "    y = y.double() + x[:, :30]\n",
+    "a buffer changed": "    y = y + x[:, :30]; net[1].running_mean.mul_(1.001)\n",
+    "a global left behind": "    y = y + x[:, :30]; cache.add_(1)\n",
+}
+
+
+def run(lab: Laboratory, folder: Path, text: str, watch: bool) -> object:
+    path = str(folder / "train.py")
+    settings = Settings(
+        watch=watch, record=True, functions={path: ("step",)}, overlay={path: text.encode()} if text != PROGRAM else {}
+    )
+    return lab.run(Driver((sys.executable, "train.py"), str(folder)), settings)
+
+
+def judged(folder: Path, replacement: str) -> Comparison:
+    """The comparison of a rewritten program with the oracle."""
+    (folder / "train.py").write_text(PROGRAM)
+    with Laboratory() as lab:
+        oracle = run(lab, folder, PROGRAM, watch=True)
+        other = run(lab, folder, PROGRAM.replace("    y += x[:, :30]\n", replacement), watch=False)
+        return compare(oracle, other, Comparison())  # type: ignore[arg-type]
+
+
+def test_the_right_rewrite_is_equal(tmp_path: Path) -> None:
+    comparison = judged(tmp_path, RIGHT)
+    assert comparison.differences == []
+    assert (comparison.steps, comparison.max_abs) == (2, 0.0)
+    assert comparison.gradients >= 8
+
+
+@pytest.mark.parametrize("mutant", MUTANTS.values(), ids=MUTANTS.keys())
+def test_a_wrong_rewrite_is_refuted(tmp_path: Path, mutant: str) -> None:
+    assert judged(tmp_path, mutant).hard
+
+
+def test_two_runs_of_one_program_give_the_noise_floor(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import time, torch\nnow = time.time()\nt = torch.full((4,), now % 1)\nx = torch.ones(3)\n")
+    driver = Driver((sys.executable, "train.py"), str(tmp_path))
+    with Laboratory() as lab:
+        first, second = (lab.run(driver, Settings(record=True)) for _ in range(2))
+        noise = noise_floor(first, second)
+    assert {label for _, _, label in noise.noise} == {"now", "t"}
