@@ -51,6 +51,8 @@ class Rule(ABC):
     code: ClassVar[str]
     name: ClassVar[str]
     cases: ClassVar[tuple[Case, ...]] = ()
+    owns: ClassVar[frozenset[str]] = frozenset()
+    """Categories of errors raised at once that are this rule's alone once it claims them: intent decides there."""
     reorders: ClassVar[bool] = False
     """True where a rewrite moves backward calls and steps: what each step consumes is compared, not their order."""
     changes_gradients: ClassVar[bool] = False

@@ -57,6 +57,7 @@ class LeafWrite(Rule):
     """
 
     code: ClassVar[str] = "DIP203"
+    owns: ClassVar[frozenset[str]] = frozenset({"leaf", "leaf-view", "inference", "cast"})
     name: ClassVar[str] = "leaf-write"
     cases: ClassVar[tuple[Case, ...]] = (
         Case("noop-under-no-grad", "import torch\nwith torch.no_grad():\n    w -= lr * w.grad\n"),

@@ -232,12 +232,13 @@ class _Comparer:
             if worst:
                 self.result.noise[key] = worst
             return
-        self.result.max_abs = max(self.result.max_abs, worst)
-        if scale:
-            self.result.max_rel = max(self.result.max_rel, worst / scale)
         allowed = (ATOL if rtol else 0.0) + rtol * scale + 4 * self.noise.noise.get(key, 0.0)
         if worst > allowed:
             self.differ(label, f"values differ by up to {worst:.3g} (allowed {allowed:.3g})")
+            return
+        self.result.max_abs = max(self.result.max_abs, worst)
+        if scale:
+            self.result.max_rel = max(self.result.max_rel, worst / scale)
 
     def differ(self, label: str, message: str, hard: bool = False) -> None:
         key = (self.process, self.position, label)
