@@ -55,6 +55,8 @@ def candidates(incident: Incident, project: Project) -> tuple[Candidate, ...]:
         site = each.claim(incident, project)
         if site is not None:
             pairs += [(site, rewrite) for rewrite in each.rewrites(site, project, incident)]
+            if incident.raised is not None and incident.raised.category in each.owns:
+                break
     return _distinct(pairs)
 
 
