@@ -132,7 +132,8 @@ class Session:
         assert self.sites is not None
         module = modules.running(frame, self.torch)
         stack = frames.user_stack(2, frame)
-        flagged: Any = (module["flagged"] or module["constructed"])[:1] if module is not None else []
+        places: Any = (module["flagged"] or module["constructed"]) if module is not None else ()
+        flagged = list(places[:1])
         key = (stack, str(flagged))
         if key not in self.sites:
             self.sites[key] = [*frames.resolved(stack), *flagged]

@@ -25,9 +25,12 @@ class Group:
         return tuple(r for r in self.alternatives if r.applicability == "safe")
 
     def usable(self, unsafe: bool) -> tuple[Rewrite, ...]:
-        """Alternatives to try; with `unsafe` those that change meaning as well, last."""
-        more = tuple(r for r in self.alternatives if r.applicability == "unsafe") if unsafe else ()
-        return self.automatic + more
+        """Alternatives to try: the run decides on those that syntax alone cannot prove.
+
+        Those that change gradients on purpose are tried with `unsafe` only.
+        """
+        doubtful = tuple(r for r in self.alternatives if r.applicability == "unsafe")
+        return self.automatic + tuple(r for r in doubtful if unsafe or not rule(r.rule).changes_gradients)
 
 
 def group(found: Iterable[Incident], project: Project, allowed: frozenset[str] | None) -> tuple[Group, ...]:

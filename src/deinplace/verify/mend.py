@@ -125,7 +125,7 @@ class _Mender:
                 break
             bench.current.update(bench.patched(rewrites))
             bench.reordered = bench.reordered or any(rule(r.rule).reorders for r in rewrites)
-            if any(rule(r.rule).changes_gradients for r in rewrites):
+            if any(c.unproved for c in chosen) or any(rule(r.rule).changes_gradients for r in rewrites):
                 bench.oracle = None
             if last is not None and last.ended and last.equal and not last.left:
                 break

@@ -58,6 +58,10 @@ class Comparison:
     max_abs: float = 0.0
     max_rel: float = 0.0
     differences: list[Difference] = field(default_factory=list)
+    stepped: set[tuple[int, str, str]] = field(default_factory=set)
+    """Parameters whose gradients were compared as an optimizer consumed them."""
+    leaves: set[tuple[int, str, str]] = field(default_factory=set)
+    """Leaves whose gradients were compared after a backward."""
     noise: dict[Key, float] = field(default_factory=dict)
     unstable: set[Key] = field(default_factory=set)
 
@@ -213,6 +217,8 @@ class _Comparer:
         self.result.compared += 1
         if self.record.kind in ("gradients", "consumed", "grad"):
             self.result.gradients += 1
+            seen = self.result.stepped if self.record.kind == "consumed" else self.result.leaves
+            seen.add((self.process, self.record.name, label))
         if a["v"] == b["v"]:
             return
         x, y = _floats(a["v"]), _floats(b["v"])

@@ -21,6 +21,8 @@ class Choice:
     rewrite: Rewrite | None
     trials: tuple[Trial, ...] = ()
     reason: str = ""
+    unproved: bool = False
+    """True where the rewrite changes what is computed, and was asked for with `--unsafe`."""
 
 
 class Search:
@@ -56,10 +58,14 @@ class Search:
             reason = result.reason or "the conflict is still there"
             status: Status = "unconfirmed" if reason.startswith("not tried") else "refuted"
             trials.append(Trial(rewrite, Verdict(status, reason)))
-            if contract(group, result) and not self.unsafe:
-                return Choice(group, None, tuple(trials), "meaning-differs")
             if contract(group, result):
-                return Choice(group, rewrite, tuple(trials), "meaning-differs")
+                chosen = rewrite if self.unsafe else None
+                return Choice(group, chosen, tuple(trials), "meaning-differs", self.unsafe)
+        if self.unsafe:
+            for rewrite in (r for r in options if r.applicability == "unsafe"):
+                result = self.bench.run((rewrite,), watch=True)
+                if result.ended and not still_there(group, result.left):
+                    return Choice(group, rewrite, tuple(trials), "meaning-differs", True)
         reason = "refuted" if trials else ("unsafe" if group.alternatives else "no-rewrite")
         return Choice(group, None, tuple(trials), reason)
 
@@ -72,7 +78,7 @@ class Search:
         if result.equal:
             return choices, result
         watched = self.bench.run(rewrites, watch=True)
-        if watched.equal:
+        if watched.equal or any(c.unproved for c in choices):
             return choices, result
         kept: list[Choice] = []
         for choice in choices:

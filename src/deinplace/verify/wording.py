@@ -30,6 +30,7 @@ def verdict(result: Result, bench: Bench, driver: Driver) -> Verdict:
         driver=driver.title,
         device="cpu",
         steps=comparison.steps,
+        parameters=len(comparison.stepped) or len(comparison.leaves),
         compared=comparison.compared,
         max_abs_error=comparison.max_abs,
         max_rel_error=comparison.max_rel,
