@@ -27,7 +27,19 @@ from deinplace.analysis.values import (
     union,
 )
 
-_PLAIN = ("shape", "dtype", "device", "ndim", "requires_grad", "is_leaf", "grad_fn", "layout", "is_cuda", "names", "itemsize")
+_PLAIN = (
+    "shape",
+    "dtype",
+    "device",
+    "ndim",
+    "requires_grad",
+    "is_leaf",
+    "grad_fn",
+    "layout",
+    "is_cuda",
+    "names",
+    "itemsize",
+)
 
 
 def get(m: Machine, base: Value, attr: str, node: ast.AST) -> Value:
@@ -62,8 +74,16 @@ def _tensor_attribute(m: Machine, base: Ten, attr: str) -> Value:
         return replace(base, cut=True) if known else m.outside(("attr", base.sids, attr), "attribute", "`.data`")
     if attr == "grad":
         term = m.terms.make("grad", m.read(base), len(m.sinks))
-        return m.outside(("attr", base.sids, "grad"), "attribute", "a gradient", "tensor" if known else "unknown",
-                         grad="no", graph=0, dtype=m.dtype_of(base), term=term)
+        return m.outside(
+            ("attr", base.sids, "grad"),
+            "attribute",
+            "a gradient",
+            "tensor" if known else "unknown",
+            grad="no",
+            graph=0,
+            dtype=m.dtype_of(base),
+            term=term,
+        )
     entry = facts.method(attr)
     if known and attr in _PLAIN:
         return Other("number", m.terms.make(attr, m.read(base)))
@@ -79,7 +99,7 @@ def _tensor_attribute(m: Machine, base: Ten, attr: str) -> Value:
 
 
 def _object_attribute(m: Machine, base: Obj, attr: str, node: ast.AST) -> Value:
-    content = m.m.cells.get(base.oid)
+    content = m.m.peek(base.oid)
     if not isinstance(content, Fields) or base.what == "dict":
         return Bound(base, attr)
     if attr in content.fields:
@@ -137,7 +157,7 @@ def item(m: Machine, base: Value, index: Value, node: ast.Subscript) -> Value:
     if isinstance(base, Ten):
         return ops.index(m, base, index, node, {"self": node.value, "indices": node.slice})
     if isinstance(base, Obj):
-        content = m.m.cells.get(base.oid)
+        content = m.m.peek(base.oid)
         if isinstance(content, Items):
             return _list_item(m, base, content, index)
         if isinstance(content, Fields):
@@ -256,7 +276,7 @@ def store_item(
         _tensor_item(m, base, index, value, form, node, target)
         return
     if isinstance(base, Obj):
-        content = m.m.cells.get(base.oid)
+        content = m.m.peek(base.oid)
         if isinstance(content, Items):
             items = list(content.items)
             if isinstance(index, Const) and isinstance(index.value, int) and -len(items) <= index.value < len(items):

@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 
 from deinplace.analysis import attributes, context, modules
 from deinplace.analysis.iteration import LIMIT, iterate
 from deinplace.analysis.machine import Machine
-from deinplace.analysis.values import NONE, NUMBER, STRING, Cls, Const, Fields, Items, Obj, Other, Ref, Ten, Union, Value, union
+from deinplace.analysis.values import (
+    NONE,
+    NUMBER,
+    STRING,
+    Cls,
+    Const,
+    Fields,
+    Items,
+    Obj,
+    Other,
+    Ref,
+    Ten,
+    Union,
+    Value,
+    union,
+)
 
-_NUMBERS = ("len", "abs", "round", "min", "max", "hash", "id", "ord", "divmod", "float", "int", "bool", "complex", "pow",
-            "any", "all", "callable", "hasattr", "issubclass")  # fmt: skip
-_TENSORS = ("abs", "max", "min", "sum", "round", "pow")
+_NUMBERS = ("len", "abs", "round", "min", "max", "hash", "id", "ord", "divmod", "float", "int", "bool", "complex",
+            "pow", "any", "all", "callable", "hasattr", "issubclass")  # fmt: skip
 
 
 def function(m: Machine, name: str, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value | None:
@@ -29,9 +44,13 @@ def function(m: Machine, name: str, args: list[Value], keywords: dict[str, Value
         for value in args:
             m.observe(name, m.term_of(value))
         return STRING
-    if name.startswith(("math.", "operator.", "os.", "time.", "sys.", "re.", "json.", "random.", "argparse.", "pathlib.")):
-        return Other("number" if name.startswith(("math.", "random.", "time.")) else "unknown",
-                     m.terms.make(name, *(m.term_of(a) for a in args)))
+    if name.startswith(
+        ("math.", "operator.", "os.", "time.", "sys.", "re.", "json.", "random.", "argparse.", "pathlib.")
+    ):
+        return Other(
+            "number" if name.startswith(("math.", "random.", "time.")) else "unknown",
+            m.terms.make(name, *(m.term_of(a) for a in args)),
+        )
     if name.startswith(("numpy.", "np.", "pandas.")):
         for value in args:
             m.escape(value, f"was given to {name}")
@@ -43,7 +62,7 @@ def function(m: Machine, name: str, args: list[Value], keywords: dict[str, Value
 def _number(m: Machine, name: str, args: list[Value]) -> Value:
     first = args[0] if args else Const(0)
     if name == "len" and isinstance(first, Obj):
-        content = m.m.cells.get(first.oid)
+        content = m.m.peek(first.oid)
         if isinstance(content, Items) and not content.open:
             return Const(len(content.items))
         if isinstance(content, Fields) and first.what == "dict" and not content.open:
@@ -96,7 +115,7 @@ def _list(m: Machine, args: list[Value], keywords: dict[str, Value], node: ast.A
     if not args:
         return m.sequence([], "list")
     if isinstance(args[0], Obj):
-        content = m.m.cells.get(args[0].oid)
+        content = m.m.peek(args[0].oid)
         if isinstance(content, Items):
             return m.sequence(content.items, "list", content.open)
     values, opened = iterate(m, args[0], node)
@@ -112,7 +131,7 @@ def _dict(m: Machine, args: list[Value], keywords: dict[str, Value], node: ast.A
     fields: dict[object, Value] = {}
     opened = False
     if args and isinstance(args[0], Obj):
-        content = m.m.cells.get(args[0].oid)
+        content = m.m.peek(args[0].oid)
         if isinstance(content, Fields) and args[0].what == "dict":
             fields, opened = dict(content.fields), content.open
         else:
@@ -217,7 +236,7 @@ def _is_one(m: Machine, value: Value, about: Value) -> bool | None:
 
 def container(m: Machine, base: Obj, attr: str, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
     """A method of a list, tuple or dict."""
-    content = m.m.cells.get(base.oid)
+    content = m.m.peek(base.oid)
     if isinstance(content, Items):
         return _list_method(m, base, content, attr, args, node)
     assert isinstance(content, Fields)
@@ -266,8 +285,10 @@ def _list_method(m: Machine, base: Obj, content: Items, attr: str, args: list[Va
         return NONE
     if attr == "extend" and args:
         values, opened = iterate(m, args[0], node)
-        full = m.m.cells.get(args[0].oid) if isinstance(args[0], Obj) else None
-        attributes.extend(m, base, list(full.items) if isinstance(full, Items) else values, opened and not isinstance(full, Items))
+        full = m.m.peek(args[0].oid) if isinstance(args[0], Obj) else None
+        attributes.extend(
+            m, base, list(full.items) if isinstance(full, Items) else values, opened and not isinstance(full, Items)
+        )
         return NONE
     if attr == "insert" and len(args) > 1:
         items = list(content.items)
@@ -298,7 +319,9 @@ def _copy(m: Machine, args: list[Value], keywords: dict[str, Value], node: ast.A
     value = args[0] if args else NONE
     if isinstance(value, Obj):
         made = m.new_id()
-        m.m.cells[made] = m.m.cells[value.oid]
+        content = m.m.peek(value.oid)
+        if content is not None:
+            m.m.make(made, content)
         return Obj(made, value.what)
     return value
 
@@ -318,12 +341,14 @@ def deep(m: Machine, value: Value, done: dict[int, int]) -> Value:
         if value.oid in done:
             return Obj(done[value.oid], value.what)
         made = done[value.oid] = m.new_id()
-        content = m.m.cells[value.oid]
+        content = m.m.peek(value.oid)
         if isinstance(content, Items):
             m.m.cells[made] = Items(tuple(deep(m, v, done) for v in content.items), content.open)
         elif isinstance(content, Fields):
             m.m.cells[made] = content
-            m.m.cells[made] = Fields({k: deep(m, v, done) for k, v in content.fields.items()}, content.open, content.tag)
+            m.m.cells[made] = Fields(
+                {k: deep(m, v, done) for k, v in content.fields.items()}, content.open, content.tag
+            )
         return Obj(made, value.what)
     return value
 
@@ -332,7 +357,7 @@ def _identity(m: Machine, args: list[Value], keywords: dict[str, Value], node: a
     return args[0] if args else NONE
 
 
-_FUNCTIONS = {
+_FUNCTIONS: dict[str, Callable[[Machine, list[Value], dict[str, Value], ast.AST], Value]] = {
     "range": _range,
     "enumerate": _enumerate,
     "zip": _zip,
@@ -359,8 +384,10 @@ _FUNCTIONS = {
     "torch.compile": _identity,
     "torch.jit.script": _identity,
     "torch.nn.DataParallel": _identity,
-    "map": lambda m, a, k, n: m.sequence([m.call(a[0], [v], {}, n) for v in iterate(m, a[1], n)[0]], "list", True)
-    if len(a) == 2
-    else Other("unknown"),
+    "map": lambda m, a, k, n: (
+        m.sequence([m.call(a[0], [v], {}, n) for v in iterate(m, a[1], n)[0]], "list", True)
+        if len(a) == 2
+        else Other("unknown")
+    ),
 }
-__all__ = ["Cls", "STRING", "container", "context", "function", "modules"]
+__all__ = ["STRING", "Cls", "container", "context", "function", "modules"]

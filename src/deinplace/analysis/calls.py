@@ -133,7 +133,7 @@ def inline(m: Machine, func: Fn, args: list[Value], keywords: Keywords, node: as
         return unknown(m, func, args, keywords, node, info.name)
     module = m.index.modules[info.path]
     fid = m.new_id()
-    m.m.cells[fid] = Fields(bind(m, info.node.args, args, keywords, dict(func.defaults)))
+    m.m.make(fid, Fields(bind(m, info.node.args, args, keywords, dict(func.defaults))))
     before, calling = m.grad, m.frames[-1].node if m.frames else None
     if m.frames and hasattr(node, "lineno"):
         m.frames[-1].node = node
@@ -163,7 +163,8 @@ def _returned(m: Machine, frame: Frame, info: FunctionInfo) -> Value:
     if frame.yields and not any(v != NONE for v, _ in frame.returns):
         if context.special(info.node) == "contextmanager":
             m.notes.add("context manager")
-            return m.record({"__entered__": frame.yields[0]}, "instance")
+            made: dict[object, Value] = {"__entered__": frame.yields[0]}
+            return m.record(made, "instance")
         return m.sequence(frame.yields, "list", opened=True)
     return value
 
@@ -191,7 +192,7 @@ def _lambda(m: Machine, func: Lam, args: list[Value], keywords: Keywords, node: 
     if len(m.frames) > 20:
         return unknown(m, func, args, keywords, node)
     fid = m.new_id()
-    m.m.cells[fid] = Fields(bind(m, func.node.args, args, keywords, {}))
+    m.m.make(fid, Fields(bind(m, func.node.args, args, keywords, {})))
     frame = Frame(fid, m.index.modules[func.path], func.node, "<lambda>", None, func.closure, func.node)
     m.frames.append(frame)
     value = m.evaluate(func.node.body)
@@ -213,7 +214,9 @@ def instantiate(m: Machine, cls: Cls, args: list[Value], keywords: Keywords, nod
     if method is not None:
         m.call(method, args, keywords, node)
     elif any(ast.unparse(d).partition("(")[0].endswith("dataclass") for d in cls.info.node.decorator_list):
-        names = [s.target.id for s in cls.info.node.body if isinstance(s, ast.AnnAssign) and isinstance(s.target, ast.Name)]
+        names = [
+            s.target.id for s in cls.info.node.body if isinstance(s, ast.AnnAssign) and isinstance(s.target, ast.Name)
+        ]
         for name, item in [*zip(names, args, strict=False), *keywords.items()]:
             if m.mem is not None:
                 m.m.put(value.oid, name, item)

@@ -44,7 +44,7 @@ OPERATORS: dict[type[ast.operator], tuple[str, Callable[[object, object], object
     ast.LShift: ("bitwise_left_shift", operator.lshift),
     ast.RShift: ("bitwise_right_shift", operator.rshift),
 }
-_COMPARE: dict[type[ast.cmpop], tuple[str, Callable[[object, object], object]]] = {
+_COMPARE: dict[type[ast.cmpop], tuple[str, Callable[..., object]]] = {
     ast.Eq: ("eq", operator.eq),
     ast.NotEq: ("ne", operator.ne),
     ast.Lt: ("lt", operator.lt),
@@ -259,7 +259,7 @@ def same(m: Machine, left: Value, right: Value) -> bool | None:
 def _contains(m: Machine, container: Value, item: Value) -> bool | None:
     if not isinstance(item, Const) or not isinstance(container, Obj):
         return None
-    content = m.m.cells.get(container.oid)
+    content = m.m.peek(container.oid)
     if isinstance(content, Fields) and container.what == "dict":
         return True if item.value in content.fields else None if content.open else False
     if isinstance(content, Items) and all(isinstance(v, Const) for v in content.items):
@@ -273,7 +273,7 @@ def truth(m: Machine, value: Value) -> bool | None:
     if isinstance(value, Const):
         return bool(value.value)
     if isinstance(value, Obj):
-        content = m.m.cells.get(value.oid)
+        content = m.m.peek(value.oid)
         if isinstance(content, Items):
             return True if content.items else None if content.open else False
         if isinstance(content, Fields) and value.what == "dict":
@@ -307,7 +307,9 @@ def _subscript(m: Machine, node: ast.Subscript) -> Value:
 
 
 def _slice(m: Machine, node: ast.Slice) -> Value:
-    parts = [m.term_of(evaluate(m, p)) if p is not None else m.term_of(NONE) for p in (node.lower, node.upper, node.step)]
+    parts = [
+        m.term_of(evaluate(m, p)) if p is not None else m.term_of(NONE) for p in (node.lower, node.upper, node.step)
+    ]
     return Other("slice", m.terms.make("slice", *parts))
 
 

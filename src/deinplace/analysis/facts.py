@@ -34,9 +34,17 @@ def module(dotted: str) -> ModuleEntry | None:
 def operators() -> frozenset[str]:
     """Names of operations that Python's operators stand for: numbers and lists have them too."""
     names = {a.plain.name.strip("_") for a in load().augmented.values()}
-    renamed = {"truediv": "div", "floordiv": "floor_divide", "mod": "remainder", "and": "bitwise_and", "or": "bitwise_or"}
+    renamed = {
+        "truediv": "div",
+        "floordiv": "floor_divide",
+        "mod": "remainder",
+        "and": "bitwise_and",
+        "or": "bitwise_or",
+    }
     shifts = {"xor": "bitwise_xor", "lshift": "bitwise_left_shift", "rshift": "bitwise_right_shift"}
-    return frozenset(names | {v for k, v in (renamed | shifts).items() if k in names} | {"neg", "eq", "ne", "lt", "le", "gt", "ge"})
+    return frozenset(
+        names | {v for k, v in (renamed | shifts).items() if k in names} | {"neg", "eq", "ne", "lt", "le", "gt", "ge"}
+    )
 
 
 def saved(op: str, entry: FunctionInfo | None, inputs: int) -> frozenset[str]:
@@ -73,4 +81,6 @@ def has_parameters(dotted: str) -> bool:
     if entry is None:
         return False
     named = any("weight" in name or "bias" in name for name in entry.saves)
-    return named or dotted.rpartition(".")[2].startswith(("Embedding", "Linear", "Conv", "LayerNorm", "BatchNorm", "GroupNorm"))
+    return named or dotted.rpartition(".")[2].startswith(
+        ("Embedding", "Linear", "Conv", "LayerNorm", "BatchNorm", "GroupNorm")
+    )

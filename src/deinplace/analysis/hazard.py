@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
+from pathlib import PurePath
 
 from deinplace.analysis.machine import Save, Write
 from deinplace.analysis.run import Hit, Report
@@ -99,5 +99,5 @@ def _verb(write: Write) -> str:
 def _at(place: Place, near: Place | None) -> str:
     """`line 12`, or `file.py:12` for another file."""
     if near is not None and near.path != place.path:
-        return f"{os.path.basename(place.path)}:{place.span.line}"
+        return f"{PurePath(place.path).name}:{place.span.line}"
     return f"line {place.span.line}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath
@@ -59,7 +58,7 @@ class Index:
     """All modules of a project."""
 
     def __init__(self, sources: Mapping[str, Source]) -> None:
-        folders = frozenset(str(PurePath(p).parent) for p in sources if os.path.basename(p) == "__init__.py")
+        folders = frozenset(str(PurePath(p).parent) for p in sources if PurePath(p).name == "__init__.py")
         self.modules: dict[str, ModuleInfo] = {p: read_module(s, folders) for p, s in sources.items()}
         self._by_name: dict[str, list[ModuleInfo]] = {}
         for module in self.modules.values():
@@ -85,7 +84,13 @@ class Index:
             return None
         if len(found) == 1:
             return found[0]
-        return max(found, key=lambda m: len(os.path.commonprefix([m.path, near])))
+        return max(found, key=lambda m: _shared(m.path, near))
+
+
+def _shared(first: str, second: str) -> int:
+    """How many leading folders two paths have in common."""
+    pairs = zip(PurePath(first).parts, PurePath(second).parts, strict=False)
+    return next((n for n, (a, b) in enumerate(pairs) if a != b), 0)
 
 
 def read_module(source: Source, packages: frozenset[str]) -> ModuleInfo:

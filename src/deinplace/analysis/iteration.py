@@ -23,7 +23,9 @@ def iterate(m: Machine, value: Value, node: ast.AST) -> tuple[list[Value], bool]
         return iterate(m, value.options[0], node)
     what = value.what if isinstance(value, Other) else "unknown"
     if what in ("number", "string", "size", "ndarray"):
-        return [Other("number" if what == "size" else what, m.terms.make("item", m.term_of(value), n)) for n in range(2)], True
+        return [
+            Other("number" if what == "size" else what, m.terms.make("item", m.term_of(value), n)) for n in range(2)
+        ], True
     if isinstance(value, Ref):
         return [m.outside(("item", value.name, n), "element", f"an element of {value.name}") for n in range(2)], True
     return [Other("unknown"), Other("unknown")], True
@@ -37,7 +39,7 @@ def element(m: Machine, value: Ten, n: int) -> Ten:
 
 
 def _object(m: Machine, value: Obj) -> tuple[list[Value], bool]:
-    content = m.m.cells.get(value.oid)
+    content = m.m.peek(value.oid)
     if isinstance(content, Items):
         limit = 64 if all(isinstance(v, Obj) and v.what in ("module", "instance") for v in content.items) else LIMIT
         return list(content.items[:limit]), content.open or len(content.items) > limit

@@ -33,11 +33,11 @@ from deinplace.model import Place, Span
 MAX_DEPTH = 24
 
 
-class Unreached(Exception):
+class UnreachedError(Exception):
     """Nothing gets past this point: a call that always raises."""
 
 
-class Exhausted(Exception):
+class ExhaustedError(Exception):
     """The abstract run took more steps than it may."""
 
 
@@ -143,10 +143,10 @@ class Machine:
         """The current memory.
 
         Raises:
-            Unreached: no path gets here.
+            UnreachedError: no path gets here.
         """
         if self.mem is None:
-            raise Unreached
+            raise UnreachedError
         return self.mem
 
     def new_id(self) -> int:
@@ -163,29 +163,29 @@ class Machine:
         """Count a step.
 
         Raises:
-            Exhausted: there are none left.
+            ExhaustedError: there are none left.
         """
         self.steps -= cost
         if self.steps < 0:
-            raise Exhausted
+            raise ExhaustedError
 
     def sequence(self, items: list[Value] | tuple[Value, ...], what: str = "list", opened: bool = False) -> Obj:
         """A new list or tuple."""
         oid = self.new_id()
-        self.m.cells[oid] = Items(tuple(items), opened)
+        self.m.make(oid, Items(tuple(items), opened))
         return Obj(oid, what)
 
     def record(self, fields: dict[object, Value], what: str = "dict", opened: bool = False, tag: object = None) -> Obj:
         """A new dict, instance or module."""
         oid = self.new_id()
-        self.m.cells[oid] = Fields(fields, opened, tag)
+        self.m.make(oid, Fields(fields, opened, tag))
         return Obj(oid, what)
 
     def tensor(self, why: str, term: int, **known: object) -> Ten:
         """A tensor in fresh memory."""
         sid = self.new_id()
         base = Storage(origin="fresh", kind="tensor", why=why, grad="no", term=term)
-        self.m.cells[sid] = replace(base, **known)  # type: ignore[arg-type]
+        self.m.make(sid, replace(base, **known))  # type: ignore[arg-type]
         return Ten((sid,))
 
     def outside(self, key: tuple[object, ...], origin: str, why: str, kind: Kind = "unknown", **known: object) -> Ten:
@@ -197,14 +197,30 @@ class Machine:
         found, term = known_term
         known.pop("term", 0)
         sid = found.sids[0]
-        if sid not in self.m.cells:
+        if self.m.peek(sid) is None:
             made = Storage(origin, kind, why, term=term, graph=self.terms.make("graph", term), grad="maybe")
-            self.m.cells[sid] = replace(made, **known)  # type: ignore[arg-type]
+            self.m.make(sid, replace(made, **known))  # type: ignore[arg-type]
         return found
 
     def update(self, sid: int, **changes: object) -> None:
         """Change what is known of a storage."""
         self.m.cells[sid] = replace(self.m.storage(sid), **changes)  # type: ignore[arg-type]
+
+    def settled(self) -> tuple[int, dict[object, object], dict[object, object], dict[object, object]]:
+        """What a unit of its own must not leave behind: caches of things that live in its memory."""
+        caches = (self.external, self.default_values, self.globals)
+        first, second, third = (dict(c.items()) for c in caches)
+        return self._next, {**first}, {**second}, {**third}
+
+    def restore(self, kept: tuple[int, dict[object, object], dict[object, object], dict[object, object]]) -> None:
+        """Forget what was made since `settled`."""
+        limit, *dicts = kept
+        for cache, old in zip((self.external, self.default_values, self.globals), dicts, strict=True):
+            for key in [k for k in cache if k not in old]:
+                del cache[key]  # type: ignore[attr-defined]
+        born = self.m.born
+        for oid in range(limit + 1, self._next + 1):
+            born.pop(oid, None)
 
     # tensors
 
@@ -280,11 +296,13 @@ class Machine:
         if isinstance(value, Union):
             return make("union", *(self.term_of(v, depth) for v in value.options))
         if isinstance(value, Obj) and depth:
-            content = self.m.cells.get(value.oid)
+            content = self.m.peek(value.oid)
             if isinstance(content, Items):
                 return make(value.what, *(self.term_of(v, depth - 1) for v in content.items))
             if isinstance(content, Fields):
-                pairs = sorted(((str(k), self.term_of(v, depth - 1)) for k, v in content.fields.items() if k != "inplace"))
+                pairs = sorted(
+                    ((str(k), self.term_of(v, depth - 1)) for k, v in content.fields.items() if k != "inplace")
+                )
                 return make(value.what, *pairs)
         return make(type(value).__name__)
 
@@ -378,7 +396,8 @@ class Machine:
         known = self.orders.get(info)
         if known is not None:
             return known
-        self.orders[info] = order = [info]
+        order: list[ClassInfo | str] = [info]
+        self.orders[info] = order
         module = self.index.modules[info.path]
         fid = self.globals.get(info.path)
         if fid is None:

@@ -29,30 +29,51 @@ _KINDS = {"unknown": 0, "likely": 1, "tensor": 2}
 class Memory:
     """A mutable map from ids to immutable contents; forking it is one dictionary copy."""
 
-    __slots__ = ("cells",)
+    __slots__ = ("born", "cells", "limit")
 
-    def __init__(self, cells: dict[int, Content] | None = None) -> None:
+    def __init__(
+        self, cells: dict[int, Content] | None = None, born: dict[int, Content] | None = None, limit: int = 0
+    ) -> None:
+        self.limit = limit
+        """Ids below it were settled before: they live in `born`, and in `cells` only once they changed."""
         self.cells: dict[int, Content] = cells if cells is not None else {}
+        self.born: dict[int, Content] = born if born is not None else {}
+        """What everything held at first, for what was made on another path than this one."""
 
     def fork(self) -> Memory:
         """A copy that can change on its own."""
-        return Memory(dict(self.cells))
+        return Memory(dict(self.cells), self.born, self.limit)
+
+    def settle(self, limit: int) -> None:
+        """Move everything below an id to the base that forks share."""
+        self.born.update(self.cells)
+        self.cells = {}
+        self.limit = limit
+
+    def make(self, oid: int, content: Content) -> None:
+        """Something new."""
+        self.cells[oid] = self.born[oid] = content
+
+    def peek(self, oid: int) -> Content | None:
+        """What an id holds; None for an id that was never made."""
+        found = self.cells.get(oid)
+        return found if found is not None else self.born.get(oid)
 
     def storage(self, sid: int) -> Storage:
         """The storage `sid`."""
-        found = self.cells[sid]
+        found = self.peek(sid)
         assert isinstance(found, Storage)
         return found
 
     def fields(self, oid: int) -> Fields:
         """The fields of a dict, instance or frame."""
-        found = self.cells[oid]
+        found = self.peek(oid)
         assert isinstance(found, Fields)
         return found
 
     def items(self, oid: int) -> Items:
         """The items of a list or tuple."""
-        found = self.cells[oid]
+        found = self.peek(oid)
         assert isinstance(found, Items)
         return found
 
@@ -72,13 +93,17 @@ def join(first: Memory | None, second: Memory | None, terms: Terms, condition: i
     if first is None or second is None or first is second:
         return first if second is None else second
     cells = dict(first.cells)
+    limit = first.limit
     for key, right in second.cells.items():
-        left = cells.get(key)
+        left = cells.get(key) or (first.born.get(key) if key < limit else None)
         if left is None:
             cells[key] = right
         elif left is not right:
             cells[key] = _join_cell(left, right, terms, condition)
-    return Memory(cells)
+    for key, left in first.cells.items():
+        if key < limit and key not in second.cells and first.born[key] is not left:
+            cells[key] = _join_cell(left, first.born[key], terms, condition)
+    return Memory(cells, first.born, limit)
 
 
 def _join_cell(left: Content, right: Content, terms: Terms, condition: int) -> Content:
@@ -140,7 +165,7 @@ def children(value: Value, memory: Memory) -> Iterator[Value]:
     if isinstance(value, Union):
         yield from value.options
     elif isinstance(value, Obj):
-        content = memory.cells.get(value.oid)
+        content = memory.peek(value.oid)
         if isinstance(content, Items):
             yield from content.items
         elif isinstance(content, Fields):

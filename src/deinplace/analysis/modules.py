@@ -11,6 +11,7 @@ from deinplace.analysis.machine import Machine
 from deinplace.analysis.memory import tensors_in
 from deinplace.analysis.source import span_of
 from deinplace.analysis.values import NONE, Const, Fields, Obj, Other, Ref, Ten, Torch, Union, Value
+from deinplace.catalog import FunctionInfo
 from deinplace.model import Place
 
 CONTAINERS = (
@@ -46,9 +47,7 @@ def construct(m: Machine, name: str, args: list[Value], keywords: dict[str, Valu
     return m.record(fields, "module", opened, Torch(name, m.frame.module.path, node, known))
 
 
-def _members(
-    m: Machine, name: str, args: list[Value], keywords: dict[str, Value]
-) -> tuple[dict[object, Value], bool]:
+def _members(m: Machine, name: str, args: list[Value], keywords: dict[str, Value]) -> tuple[dict[object, Value], bool]:
     first = args[0] if args else NONE
     if isinstance(first, Obj) and first.what == "dict":
         fields = m.fields_of(first)
@@ -57,13 +56,13 @@ def _members(
         return {str(n): v for n, v in enumerate(args)}, False
     if args:
         items, opened = iterate(m, first, ast.Pass())
-        content = m.m.cells.get(first.oid) if isinstance(first, Obj) else None
+        content = m.m.peek(first.oid) if isinstance(first, Obj) else None
         items = list(getattr(content, "items", items))
         pairs = [m.items_of(i).items for i in items if isinstance(i, Obj) and i.what == "tuple"]
         if items and len(pairs) == len(items):
             return {p[0].value if isinstance(p[0], Const) else n: p[1] for n, p in enumerate(pairs)}, opened
         return {str(n): v for n, v in enumerate(items)}, opened
-    return dict(keywords), False
+    return dict(keywords.items()), False
 
 
 def parameter_of(m: Machine, module: Obj, name: str) -> Ten:
@@ -79,7 +78,13 @@ def parameter_of(m: Machine, module: Obj, name: str) -> Ten:
 def leaf(m: Machine, why: str, term: int, flag: str = "parameter") -> Ten:
     """A leaf that requires gradients."""
     return m.tensor(
-        why, term, dtype="float", grad="yes", graph=m.terms.make("leaf", term), flags=frozenset({"leaf", flag}), origin="leaf"
+        why,
+        term,
+        dtype="float",
+        grad="yes",
+        graph=m.terms.make("leaf", term),
+        flags=frozenset({"leaf", flag}),
+        origin="leaf",
     )
 
 
@@ -99,9 +104,9 @@ def call_module(m: Machine, module: Obj, args: list[Value], keywords: dict[str, 
     entry = facts.module(tag.name)
     inplace = m.fields_of(module).fields.get("inplace", Const(False))
     first = args[0] if args else NONE
-    certain = isinstance(inplace, Const)
-    if isinstance(first, Ten) and not (certain and not inplace.value) and entry is not None and entry.inplace is not None:  # type: ignore[union-attr]
-        return _activate(m, module, tag, first, certain, node)
+    off = isinstance(inplace, Const) and not inplace.value
+    if isinstance(first, Ten) and not off and entry is not None and entry.inplace is not None:
+        return _activate(m, module, tag, first, isinstance(inplace, Const), node)
     return _forward(m, module, tag, args, keywords, node)
 
 
@@ -130,7 +135,15 @@ def _activate(m: Machine, module: Obj, tag: Torch, value: Ten, certain: bool, no
     where = replace(tag, node=tag.node)
     parts: dict[str, ast.expr] = {}
     out = writes.apply(
-        m, value, _name(m, tag), {}, node, "flag", parts, keywords=_options(m, module, tag), module=where,
+        m,
+        value,
+        _name(m, tag),
+        {},
+        node,
+        "flag",
+        parts,
+        keywords=_options(m, module, tag),
+        module=where,
         entry=_as_function(m, tag, entry.saves_inplace),
     )
     if flagged is not None:
@@ -138,13 +151,15 @@ def _activate(m: Machine, module: Obj, tag: Torch, value: Ten, certain: bool, no
     return out
 
 
-def _as_function(m: Machine, tag: Torch, saves: frozenset[str]) -> ops.FunctionInfo:
+def _as_function(m: Machine, tag: Torch, saves: frozenset[str]) -> FunctionInfo:
     """A module's forward as an operation."""
     entry = facts.module(tag.name)
     functional = facts.function(entry.functional) if entry is not None and entry.functional else None
-    random = functional is not None and functional.random or "Dropout" in tag.name
-    kept = frozenset("result" if s in ("result", "output") else s for s in saves) - ({"input", "self"} if False else set())
-    return ops.FunctionInfo(tag.name, saves=kept, saves_alone=kept, random=random, returns="fresh")
+    random = (functional is not None and functional.random) or "Dropout" in tag.name
+    kept = frozenset("result" if s in ("result", "output") else s for s in saves) - (
+        {"input", "self"} if False else set()
+    )
+    return FunctionInfo(tag.name, saves=kept, saves_alone=kept, random=random, returns="fresh")
 
 
 def _forward(
@@ -186,7 +201,7 @@ def walk(m: Machine, value: Value, seen: set[int]) -> list[Obj]:
         return []
     seen.add(value.oid)
     found = [value] if value.what == "module" or (m.class_of(value) is not None) else []
-    content = m.m.cells.get(value.oid)
+    content = m.m.peek(value.oid)
     if isinstance(content, Fields) and value.what in ("module", "instance"):
         for child in content.fields.values():
             if isinstance(child, Obj) and child.what in ("module", "instance"):
@@ -237,7 +252,11 @@ def method(
         pairs: list[Value] = [m.sequence([Const(name), t], "tuple") for name, t in found]
         return m.sequence(pairs, "list")
     if attr in ("modules", "named_modules", "children", "named_children"):
-        below = walk(m, base, set()) if attr.endswith("modules") else [c for c in module_children(m, base) if isinstance(c, Obj)]
+        below = (
+            walk(m, base, set())
+            if attr.endswith("modules")
+            else [c for c in module_children(m, base) if isinstance(c, Obj)]
+        )
         if attr.startswith("named"):
             return m.sequence([m.sequence([Const(f"module{n}"), c], "tuple") for n, c in enumerate(below)], "list")
         return m.sequence([*below], "list")

@@ -24,14 +24,14 @@ def lookup(m: Machine, name: str) -> Value:
 def _find(m: Machine, name: str) -> Value:
     frame = m.frame
     for fid in (frame.fid, *frame.closure):
-        fields = m.m.cells.get(fid)
+        fields = m.m.peek(fid)
         if isinstance(fields, Fields) and name in fields.fields:
             if fid == frame.fid and name in frame.shared:
                 continue
             return fields.fields[name]
-    fid = m.globals.get(frame.module.path)
-    if fid is not None:
-        fields = m.m.cells.get(fid)
+    top = m.globals.get(frame.module.path)
+    if top is not None:
+        fields = m.m.peek(top)
         if isinstance(fields, Fields):
             if name in fields.fields:
                 return fields.fields[name]
@@ -50,7 +50,7 @@ def _star(m: Machine, fields: Fields, name: str) -> Value | None:
         if not str(key).startswith("*"):
             continue
         if isinstance(value, Mod):
-            found = m.m.cells.get(m.globals.get(value.path, -1))
+            found = m.m.peek(m.globals.get(value.path, -1))
             if isinstance(found, Fields):
                 if name in found.fields:
                     return found.fields[name]
@@ -87,7 +87,7 @@ def resolve(m: Machine, dotted: str, near: str) -> Value:
 def module_attribute(m: Machine, holder: ModuleInfo, name: str) -> Value:
     """What a module of the project binds `name` to."""
     run_module(m, holder)
-    fields = m.m.cells.get(m.globals.get(holder.path, -1))
+    fields = m.m.peek(m.globals.get(holder.path, -1))
     if isinstance(fields, Fields):
         if name in fields.fields:
             return fields.fields[name]
@@ -103,10 +103,11 @@ def module_attribute(m: Machine, holder: ModuleInfo, name: str) -> Value:
 
 def run_module(m: Machine, module: ModuleInfo) -> bool:
     """Run a module's top level, unless that has begun already; true where no path gets to its end."""
-    if module.path in m.globals:
+    known = m.globals.get(module.path)
+    if known is not None and m.m.peek(known) is not None:
         return False
     fid = m.new_id()
-    m.m.cells[fid] = Fields({})
+    m.m.make(fid, Fields({}))
     m.globals[module.path] = fid
     grad, m.grad = m.grad, "on"
     m.frames.append(Frame(fid, module, module.source.tree, "<module>"))

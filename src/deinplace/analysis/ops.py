@@ -89,9 +89,7 @@ def operate(
     return out
 
 
-def shared(
-    m: Machine, op: str, base: Ten, named: dict[str, Value], keywords: dict[str, Value], returns: str
-) -> Value:
+def shared(m: Machine, op: str, base: Ten, named: dict[str, Value], keywords: dict[str, Value], returns: str) -> Value:
     """A result that lies in its input's memory, or may."""
     m.refine(base, f"has .{op}()", "likely")
     rest = tuple(m.term_of(v) for v in list(named.values())[1:])
@@ -111,7 +109,9 @@ def shared(
     else:
         view = replace(base, view="view", path=(*base.path, step))
     if returns == "views":
-        pieces: list[Value] = [replace(view, view="multi", path=(*view.path, ("output", n))) for n in range(_count(named))]
+        pieces: list[Value] = [
+            replace(view, view="multi", path=(*view.path, ("output", n))) for n in range(_count(named))
+        ]
         return m.sequence(pieces, "tuple", opened=True)
     if returns == "maybe_alias":
         copied = dtypes.of_value(keywords.get("dtype")) or next(
@@ -122,7 +122,12 @@ def shared(
             made = m.node([base])
             value = m.terms.make(op, m.read(base), *rest, *pairs)
             return m.tensor(
-                f"made by {op}", value, dtype=dtype, grad=m.mixed([base]), graph=graph(m, value, [base]), nodes=frozenset({made})
+                f"made by {op}",
+                value,
+                dtype=dtype,
+                grad=m.mixed([base]),
+                graph=graph(m, value, [base]),
+                nodes=frozenset({made}),
             )
         made = m.node([base])
         copy = m.tensor(
@@ -216,8 +221,15 @@ def index(m: Machine, base: Ten, item: Value, node: ast.AST, parts: dict[str, as
     view = Ten(base.sids, base.exact, base.view or "view", base.cut, (*base.path, ("index", *steps)))
     if sure:
         return view
-    copy = m.tensor("made by indexing", m.read(view), kind=m.kind(base), dtype=m.dtype_of(base), grad=m.grad_of(base),
-                    graph=m.graph_of(view), nodes=m.nodes_of(base))
+    copy = m.tensor(
+        "made by indexing",
+        m.read(view),
+        kind=m.kind(base),
+        dtype=m.dtype_of(base),
+        grad=m.grad_of(base),
+        graph=m.graph_of(view),
+        nodes=m.nodes_of(base),
+    )
     return _choose(m.terms.make("aliases", m.serial()), view, copy)
 
 

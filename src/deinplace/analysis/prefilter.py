@@ -18,12 +18,16 @@ def may_hold_site(data: bytes) -> bool:
 def writes(node: ast.AST) -> bool:
     """True for one node that looks like a write in place."""
     if isinstance(node, ast.AugAssign):
-        return not isinstance(node.value, ast.Constant | ast.List | ast.JoinedStr) or isinstance(node.target, ast.Subscript)
+        return not isinstance(node.value, ast.Constant | ast.List | ast.JoinedStr) or isinstance(
+            node.target, ast.Subscript
+        )
     if isinstance(node, ast.Assign):
         return any(isinstance(t, ast.Subscript) or _part(t) for t in node.targets)
     if isinstance(node, ast.Call):
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-        return (name.endswith("_") and not name.startswith("_")) or any(k.arg in ("inplace", "out") for k in node.keywords)
+        return (name.endswith("_") and not name.startswith("_")) or any(
+            k.arg in ("inplace", "out") for k in node.keywords
+        )
     return False
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from deinplace.analysis import attributes, calls, expressions, statements
 from deinplace.analysis.context import special
 from deinplace.analysis.index import FunctionInfo, Index, ModuleInfo
-from deinplace.analysis.machine import Exhausted, Frame, Machine, Save, Unreached, Write
+from deinplace.analysis.machine import ExhaustedError, Frame, Machine, Save, UnreachedError, Write
 from deinplace.analysis.memory import Memory
 from deinplace.analysis.names import run_module
 from deinplace.analysis.source import Source
@@ -18,7 +18,7 @@ from deinplace.analysis.values import NONE, Cls, Const, Fields, Fn, Obj, Other, 
 from deinplace.model import Span
 
 PROGRAM_STEPS = 400_000
-FUNCTION_STEPS = 30_000
+FUNCTION_STEPS = 12_000
 Unit = tuple[str, str]
 """(path, qualified name): a function on its own, or `<module>` for a program."""
 
@@ -67,6 +67,8 @@ def analyse(
         if module.path in machine.globals:
             continue
         _guarded(machine, report, unit, lambda m=module: _program(machine, m), PROGRAM_STEPS)
+    if machine.mem is not None:
+        machine.mem.settle(machine.new_id())
     reached = set(machine.reached)
     for module in index.modules.values():
         for node, info in module.functions.items():
@@ -111,9 +113,9 @@ def _guarded(machine: Machine, report: Report, unit: Unit, run: object, steps: i
     before = machine.mem
     try:
         run()  # type: ignore[operator]
-    except Unreached:
+    except UnreachedError:
         machine.mem = None
-    except Exhausted:
+    except ExhaustedError:
         report.incomplete[unit] = "takes too many steps to follow"
     except RecursionError:
         report.incomplete[unit] = "is nested too deeply to follow"
@@ -140,7 +142,7 @@ def _program(machine: Machine, module: ModuleInfo) -> None:
 def observe_globals(machine: Machine) -> None:
     """What the top levels of all modules hold in the end can be seen by anybody."""
     for path, fid in sorted(machine.globals.items()):
-        fields = machine.m.cells.get(fid)
+        fields = machine.m.peek(fid)
         if not isinstance(fields, Fields):
             continue
         for name, value in sorted(fields.fields.items(), key=lambda pair: str(pair[0])):
@@ -160,7 +162,7 @@ def _stale(machine: Machine, fid: int, name: str, value: Ten) -> bool:
 def observe_outside(machine: Machine) -> None:
     """Memory that came from outside and was written: its owner sees that."""
     for tensor, born in list(machine.external.values()):
-        known = machine.m.cells.get(tensor.sids[0])
+        known = machine.m.peek(tensor.sids[0])
         if isinstance(known, Storage) and known.term != born:
             machine.observe("outside", born, known.term, known.graph)
 
@@ -173,6 +175,7 @@ def _seen(machine: Machine, value: Value) -> tuple[int, int]:
 def _alone(machine: Machine, report: Report, module: ModuleInfo, info: FunctionInfo) -> None:
     """Run a function on unknown arguments; whoever calls it sees its arguments, its result and `self` afterwards."""
     start = machine.m.fork()
+    kept = machine.settled()
     unit = (module.path, info.qualname)
 
     def run() -> None:
@@ -188,7 +191,9 @@ def _alone(machine: Machine, report: Report, module: ModuleInfo, info: FunctionI
         values = dict(_arguments(machine, info, bound, names))
         fn = Fn(info, (), None, machine.defaults_of(info))
         keywords: dict[str, Value] = {str(k): v for k, v in values.items()}
-        positional = [keywords.pop(a.arg) for a in (*info.node.args.posonlyargs, *info.node.args.args) if a.arg in keywords]
+        positional = [
+            keywords.pop(a.arg) for a in (*info.node.args.posonlyargs, *info.node.args.args) if a.arg in keywords
+        ]
         result = calls.inline(machine, fn, positional, keywords, info.node.body[0])
         if machine.mem is None:
             return
@@ -201,6 +206,7 @@ def _alone(machine: Machine, report: Report, module: ModuleInfo, info: FunctionI
 
     _guarded(machine, report, unit, run, FUNCTION_STEPS)
     machine.mem = start
+    machine.restore(kept)
 
 
 def _handed(machine: Machine, value: Value) -> list[Ten]:
@@ -215,14 +221,22 @@ def _receiver(machine: Machine, info: FunctionInfo) -> Value | None:
         return None
     if special(info.node) == "classmethod":
         return Cls(info.owner)
-    me = machine.record({"training": Other("number")} if machine.is_module(info.owner) else {}, "instance", tag=info.owner)
+    me = machine.record(
+        {"training": Other("number")} if machine.is_module(info.owner) else {}, "instance", tag=info.owner
+    )
     init = machine.find_method(info.owner, "__init__")
     if init is not None and info.name != "__init__":
         keep = machine.m.fork()
         args = [*init.node.args.posonlyargs, *init.node.args.args, *init.node.args.kwonlyargs]
         values = dict(_arguments(machine, init, me, args))
         plain = [values.pop(a.arg) for a in (*init.node.args.posonlyargs, *init.node.args.args) if a.arg in values]
-        calls.inline(machine, Fn(init, (), None, machine.defaults_of(init)), plain, {str(k): v for k, v in values.items()}, init.node.body[0])
+        calls.inline(
+            machine,
+            Fn(init, (), None, machine.defaults_of(init)),
+            plain,
+            {str(k): v for k, v in values.items()},
+            init.node.body[0],
+        )
         if machine.mem is None:
             machine.mem = keep
         if machine.is_module(info.owner):
@@ -254,7 +268,9 @@ def _argument(machine: Machine, info: FunctionInfo, arg: ast.arg, default: Value
         if isinstance(default, Const) and default.value is not None and (plain == "str" or "inplace" in arg.arg):
             return default
         return Other("string" if plain == "str" else "number", machine.terms.make("argument", machine.serial()))
-    if default is not None and not (isinstance(default, Const) and (default.value is None or isinstance(default.value, bool | int | float))):
+    if default is not None and not (
+        isinstance(default, Const) and (default.value is None or isinstance(default.value, bool | int | float))
+    ):
         return default
     if isinstance(default, Const) and "inplace" in arg.arg:
         return default

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from deinplace.analysis import attributes, context, writes
 from deinplace.analysis.expressions import OPERATORS, binary, evaluate, truth
 from deinplace.analysis.iteration import iterate
-from deinplace.analysis.machine import Loop, Machine, Unreached
+from deinplace.analysis.machine import Loop, Machine, UnreachedError
 from deinplace.analysis.memory import Memory
 from deinplace.analysis.names import import_statement, lookup
 from deinplace.analysis.values import (
@@ -37,7 +37,7 @@ def execute(m: Machine, body: list[ast.stmt]) -> None:
             continue
         try:
             handler(m, stmt)
-        except Unreached:
+        except UnreachedError:
             del m.frames[depth:]
             del m.frame.loops[loops:]
             m.mem, m.grad = None, grad
@@ -409,4 +409,4 @@ _HANDLERS: dict[type[ast.stmt], Callable[..., None]] = {
     ast.Assert: _assert,
     ast.Match: _match,
 }
-__all__ = ["assign", "bind", "execute", "unpack", "Const"]
+__all__ = ["Const", "assign", "bind", "execute", "unpack"]

@@ -1,4 +1,4 @@
-"""Comments that silence findings: `# deinplace: ignore[rule] reason`, `file-ignore[rule]`, `off`/`on`, `# noqa: DIP102`.
+"""Comments that silence findings: `# deinplace: ignore[rule] reason`, `file-ignore[rule]`, `off`/`on`, `# noqa`.
 
 Blanket forms are refused: they hide what nobody has looked at.
 """
@@ -91,7 +91,7 @@ def _tokens(source: Source) -> Iterator[tuple[str, Span, bool]]:
     try:
         for token in tokenize.generate_tokens(lines.readline):
             if token.type == tokenize.COMMENT:
-                (line, col), (end_line, end_col) = token.start, token.end
+                (line, col), (end_line, _) = token.start, token.end
                 before = token.line[:col]
                 offset = len(before.encode("utf-8", "surrogatepass"))
                 length = len(token.string.encode("utf-8", "surrogatepass"))

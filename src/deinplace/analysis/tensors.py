@@ -125,7 +125,11 @@ def _parts(entry: FunctionInfo, node: ast.AST, bound: bool) -> dict[str, ast.exp
 def torch_call(m: Machine, name: str, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
     """A call of something in torch."""
     last = name.rpartition(".")[2]
-    if facts.module(name) is not None or name in modules.CONTAINERS or (name.startswith("torch.nn.") and last[:1].isupper() and last != "Parameter"):
+    if (
+        facts.module(name) is not None
+        or name in modules.CONTAINERS
+        or (name.startswith("torch.nn.") and last[:1].isupper() and last != "Parameter")
+    ):
         return modules.construct(m, name, args, keywords, node)
     if last in ("Parameter", "Buffer"):
         return _parameter(m, args, last)
@@ -191,7 +195,9 @@ def _foreign(m: Machine, value: Value) -> bool:
 def _flag(entry: FunctionInfo, args: list[Value], keywords: dict[str, Value]) -> bool:
     if entry.inplace is None:
         return False
-    given = keywords.get(entry.inplace.name) or (args[entry.inplace.position] if entry.inplace.position < len(args) else None)
+    given = keywords.get(entry.inplace.name) or (
+        args[entry.inplace.position] if entry.inplace.position < len(args) else None
+    )
     return isinstance(given, Const) and bool(given.value)
 
 
@@ -224,7 +230,8 @@ def _gradients(m: Machine, args: list[Value], last: str) -> Value:
     m.sink(outputs)
     wanted = ops.tensors(m, args[1]) if len(args) > 1 else []
     items: list[Value] = [
-        m.tensor("a gradient", m.terms.make("gradient", m.read(t), m.serial()), grad="maybe", dtype=m.dtype_of(t)) for t in wanted
+        m.tensor("a gradient", m.terms.make("gradient", m.read(t), m.serial()), grad="maybe", dtype=m.dtype_of(t))
+        for t in wanted
     ]
     return m.sequence(items or [m.tensor("a gradient", m.terms.make("gradient", m.serial()))], "tuple")
 

@@ -86,7 +86,9 @@ class Terms:
             return p != q and p[1] == q[1] == "int" and (str(p[2]).startswith("-") == str(q[2]).startswith("-"))
         if p[0] == q[0] == "slice" and p[3] == q[3]:
             none = self.make("const", "NoneType", "None")
-            return (p[1] == none and q[1] == p[2] != none) or (q[1] == none and p[1] == q[2] != none) or self._ranges(p, q)
+            return (
+                (p[1] == none and q[1] == p[2] != none) or (q[1] == none and p[1] == q[2] != none) or self._ranges(p, q)
+            )
         return False
 
     def _ranges(self, p: tuple[object, ...], q: tuple[object, ...]) -> bool:

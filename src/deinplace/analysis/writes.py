@@ -88,7 +88,7 @@ def record(
         if known.saves or known.maybe:
             m.update(sid, saves=NO_IDS, maybe=NO_IDS)
     first = m.storage(target.sids[0])
-    flagged = ()
+    flagged: tuple[Place, ...] = ()
     if module is not None:
         flagged = (Place(module.path, span_of(module.node)),)
     time = m.tick()
@@ -121,7 +121,7 @@ def record(
 
 def names_of(m: Machine, target: Ten) -> tuple[str, ...]:
     """Local names bound to the very tensor."""
-    fields = m.m.cells.get(m.frame.fid)
+    fields = m.m.peek(m.frame.fid)
     if not isinstance(fields, Fields):
         return ()
     return tuple(str(k) for k, v in fields.fields.items() if v == target)
