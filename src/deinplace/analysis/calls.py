@@ -163,8 +163,8 @@ def _returned(m: Machine, frame: Frame, info: FunctionInfo) -> Value:
     if frame.yields and not any(v != NONE for v, _ in frame.returns):
         if context.special(info.node) == "contextmanager":
             m.notes.add("context manager")
-            made: dict[object, Value] = {"__entered__": frame.yields[0]}
-            return m.record(made, "instance")
+            entered: dict[object, Value] = {"__entered__": frame.yields[0]}
+            return m.record(entered, "instance")
         return m.sequence(frame.yields, "list", opened=True)
     return value
 
@@ -184,7 +184,7 @@ def bind(
     if spec.vararg is not None:
         bound[spec.vararg.arg] = m.sequence(args[len(plain) :], "tuple")
     if spec.kwarg is not None:
-        bound[spec.kwarg.arg] = m.record(dict(rest), "dict")
+        bound[spec.kwarg.arg] = m.record({str(k): v for k, v in rest.items()}, "dict")
     return bound
 
 

@@ -105,6 +105,16 @@ class Frame:
     yields: list[Value] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class Settled:
+    """Caches as they were before a unit of its own."""
+
+    last: int
+    external: dict[tuple[object, ...], tuple[Ten, int]]
+    defaults: dict[tuple[str, ast.AST], tuple[tuple[str, Value], ...]]
+    globals: dict[str, int]
+
+
 class Machine:
     """Everything that an abstract run changes. Evaluation itself lies in `expressions`, `statements` and `calls`."""
 
@@ -206,20 +216,15 @@ class Machine:
         """Change what is known of a storage."""
         self.m.cells[sid] = replace(self.m.storage(sid), **changes)  # type: ignore[arg-type]
 
-    def settled(self) -> tuple[int, dict[object, object], dict[object, object], dict[object, object]]:
+    def settled(self) -> Settled:
         """What a unit of its own must not leave behind: caches of things that live in its memory."""
-        caches = (self.external, self.default_values, self.globals)
-        first, second, third = (dict(c.items()) for c in caches)
-        return self._next, {**first}, {**second}, {**third}
+        return Settled(self._next, dict(self.external), dict(self.default_values), dict(self.globals))
 
-    def restore(self, kept: tuple[int, dict[object, object], dict[object, object], dict[object, object]]) -> None:
+    def restore(self, kept: Settled) -> None:
         """Forget what was made since `settled`."""
-        limit, *dicts = kept
-        for cache, old in zip((self.external, self.default_values, self.globals), dicts, strict=True):
-            for key in [k for k in cache if k not in old]:
-                del cache[key]  # type: ignore[attr-defined]
+        self.external, self.default_values, self.globals = kept.external, kept.defaults, kept.globals
         born = self.m.born
-        for oid in range(limit + 1, self._next + 1):
+        for oid in range(kept.last + 1, self._next + 1):
             born.pop(oid, None)
 
     # tensors

@@ -18,9 +18,8 @@ def may_hold_site(data: bytes) -> bool:
 def writes(node: ast.AST) -> bool:
     """True for one node that looks like a write in place."""
     if isinstance(node, ast.AugAssign):
-        return not isinstance(node.value, ast.Constant | ast.List | ast.JoinedStr) or isinstance(
-            node.target, ast.Subscript
-        )
+        text = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str | bytes)
+        return not text and not isinstance(node.value, ast.List | ast.JoinedStr)
     if isinstance(node, ast.Assign):
         return any(isinstance(t, ast.Subscript) or _part(t) for t in node.targets)
     if isinstance(node, ast.Call):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -120,6 +121,10 @@ def _choose(bench: _Bench, project: Project, hit: Hit) -> Choice:
     if {"buffer", "parameter"} & original.write.flags:
         # Others hold the very object: module state, optimizers, other processes. It has to stay.
         found = tuple(sorted(found, key=lambda pair: pair[1].rule != "DIP107"))
+    answers = _answers(bench.sources.get(original.write.place.path), original.write)
+    if answers:
+        own = (original.write.place.path, original.write.place.function)
+        found = tuple(pair for pair in found if own in pair[1].touches)
     for candidate, rewrite in found[:TRIES]:
         proof, after = bench.proves(rewrite, lambda r: all(safety.key(h) != wanted for h in r.hits), [hit.unit])
         if proof.ok and after is not None:
@@ -128,7 +133,28 @@ def _choose(bench: _Bench, project: Project, hit: Hit) -> Choice:
             return Choice(incident, original, candidate, rewrite, proof)
         if reason.reason_code in ("no-rewrite", "not-mended", "not-editable"):
             reason = proof
+    if answers and reason.reason_code == "seen-by-others":
+        reason = Safety(False, "meaning-differs", f"an argument is written that the caller reads again: {reason.why}")
     return Choice(incident, original, site, None, reason)
+
+
+def _answers(source: Source | None, write: Write) -> bool:
+    """True where the write goes to an argument of a function that returns something else.
+
+    Whether the caller's next read should see the write is then a matter of intent: only a rewrite inside the function
+    that is proved equal may decide it.
+    """
+    if source is None:
+        return False
+    for node in ast.walk(source.tree):
+        if not isinstance(node, ast.FunctionDef) or source.qualname(node.body[0]) != write.place.function:
+            continue
+        names = {a.arg for a in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)}
+        if not names & set(write.names):
+            return False
+        results = [n.value for n in ast.walk(node) if isinstance(n, ast.Return) and n.value is not None]
+        return any(not (isinstance(r, ast.Name) and r.id in names) for r in results)
+    return False
 
 
 def incident_of(hit: Hit) -> Incident:
