@@ -185,8 +185,20 @@ def _list_item(m: Machine, base: Obj, content: Items, index: Value) -> Value:
         if content.open:
             return union(items)
     if isinstance(index, Other) and index.what == "slice":
-        return m.sequence(items, base.what, True)
+        known = None if content.open else _bounds(m, index)
+        return m.sequence(items if known is None else items[known], base.what, known is None)
     return union(items) if items else Other("unknown")
+
+
+def _bounds(m: Machine, index: Other) -> slice | None:
+    """A slice whose bounds are known."""
+    bounds: list[int | None] = []
+    for part in m.terms.parts(index.term)[1:]:
+        made = m.terms.parts(int(str(part)))
+        if made[0] != "const" or made[1] not in ("int", "NoneType"):
+            return None
+        bounds.append(int(str(made[2])) if made[1] == "int" else None)
+    return slice(*bounds) if len(bounds) == 3 and bounds[2] != 0 else None
 
 
 def _module_item(m: Machine, base: Obj, content: Fields, index: Value) -> Value:
@@ -317,13 +329,13 @@ def _tensor_item(
         term = m.terms.make("index_put", m.read(base), *steps, m.term_of(value))
     else:
         written = replace(base, path=(*base.path, ("index", *steps)), view=base.view or "view")
-        writes.record(m, base, "copy", node, form)
+        writes.record(m, base, "copy", node, form, None, tensors)
         made = m.node([base, *tensors]) if m.grad != "off" else None
         casted = m.term_of(value)
         graph = ops.graph(m, casted, tensors) if m.grad != "off" else None
         writes.store(m, written, casted, graph, made, tensors)
         return
-    writes.record(m, base, "index_put", node, form)
+    writes.record(m, base, "index_put", node, form, None, tensors)
     made = m.node([base, *tensors]) if m.grad != "off" else None
     graph = ops.graph(m, term, [base, *tensors]) if m.grad != "off" else None
     writes.store(m, base, term, graph, made, tensors)

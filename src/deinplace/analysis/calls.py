@@ -112,6 +112,8 @@ def unknown(m: Machine, func: Value, args: list[Value], keywords: Keywords, node
     values = [*args, *keywords.values()]
     for value in values:
         m.escape(value, f"was given to {label}")
+        if isinstance(value, Fn) or (isinstance(value, Obj) and value.what in ("instance", "module")):
+            m.notes.add("code handed out")
     terms = tuple(m.term_of(v, 3) for v in values)
     m.observe("call", label, *terms)
     likely = any(isinstance(v, Ten) and m.kind(v) != "unknown" for v in values)

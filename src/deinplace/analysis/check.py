@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 from deinplace.analysis import prefilter, suppress
 from deinplace.analysis.hazard import Fault, faults
-from deinplace.analysis.index import read_module
+from deinplace.analysis.index import Index
 from deinplace.analysis.run import Unit, analyse
 from deinplace.analysis.source import Source
 from deinplace.model import Finding
@@ -24,10 +24,11 @@ def check(
 
     `select` and `ignore` hold rule codes or names.
     """
-    wanted = wanted_units(sources)
+    index = Index(sources)
+    wanted = wanted_units(index)
     if not wanted:
         return tuple(f for path in sorted(sources) for f in suppress.apply(sources[path], ()))
-    report = analyse(sources, lenient=True, wanted=wanted)
+    report = analyse(sources, lenient=True, wanted=wanted, index=index)
     by_path: dict[str, list[Finding]] = {path: [] for path in sources}
     for fault in faults(report):
         if fault.place.path in by_path and _shown(fault, all_sites) and _chosen(fault.rule, select, ignore):
@@ -39,24 +40,18 @@ def check(
     return tuple(out)
 
 
-def wanted_units(sources: Mapping[str, Source]) -> set[Unit]:
+def wanted_units(index: Index) -> set[Unit]:
     """Functions that hold something that looks like a write, and the top level of the files that do."""
     wanted: set[Unit] = set()
-    for path, source in sources.items():
-        if not prefilter.may_hold_site(source.data):
+    for path, module in index.modules.items():
+        if not prefilter.may_hold_site(module.source.data):
             continue
         wanted.add((path, "<module>"))
-        for node, info in read_module(source, frozenset()).functions.items():
-            if prefilter.holds_site(node):
-                wanted.add((path, info.qualname))
-        wanted |= {(path, f"{name}.forward") for name in _flagged_classes(source)}
+        found = {info.qualname for node, info in module.functions.items() if prefilter.holds_site(node)}
+        wanted |= {(path, name) for name in found}
+        # A class that builds modules which work in place: its forward is where that shows.
+        wanted |= {(path, f"{name.rpartition('.')[0]}.forward") for name in found if name.endswith(".__init__")}
     return wanted
-
-
-def _flagged_classes(source: Source) -> list[str]:
-    """Classes that build modules which work in place: their forward is where that shows."""
-    classes = read_module(source, frozenset()).classes.items()
-    return [info.qualname for node, info in classes if prefilter.holds_site(node)]
 
 
 def _shown(fault: Fault, all_sites: bool) -> bool:

@@ -62,6 +62,11 @@ def gives_bool(op: str) -> bool:
     return entry is not None and entry.effect == "data" and entry.twin is not None and not entry.twin_keeps_dtype
 
 
+def constant(op: str) -> bool:
+    """True for operations whose result never requires gradients, whatever they are given."""
+    return op.startswith(("new_", "arg")) or op.endswith("_like")
+
+
 def bilinear(op: str) -> bool:
     """True where an argument is kept for the gradients of the others only."""
     return op.startswith(_BILINEAR) and "loss" not in op

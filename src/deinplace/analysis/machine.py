@@ -77,6 +77,8 @@ class Write:
     module: str = ""
     cut: bool = False
     flags: frozenset[str] = frozenset()
+    rhs: Grad = "no"
+    """Whether what is written requires gradients."""
     node: ast.AST | None = field(default=None, compare=False, repr=False)
 
 

@@ -72,7 +72,11 @@ def operate(
         dtype = "bool" if facts.gives_bool(op) else dtypes.promoted(m, list(named.values()))
         if entry is not None and entry.factory and not inputs:
             dtype = dtypes.factory(m, op, list(named.values()))
-    grad: Grad = "no" if dtype and not dtypes.is_float(dtype) and "complex" not in dtype else m.mixed(inputs)
+    grad: Grad = (
+        "no"
+        if facts.constant(op) or (dtype and not dtypes.is_float(dtype) and "complex" not in dtype)
+        else m.mixed(inputs)
+    )
     made = m.node(inputs) if grad != "no" else None
     out = m.tensor(
         f"made by {op}",
@@ -176,8 +180,11 @@ def keep(
         if name.partition("#")[0] not in names:
             continue
         for tensor in tensors(m, value):
-            rest = [t for t in inputs if t is not tensor]
-            grad = m.mixed(rest) if rest and facts.bilinear(op) else m.mixed(inputs)
+            if m.kind(tensor) == "unknown":
+                continue
+            rest = [t for t in inputs if t is not tensor and m.kind(t) != "unknown"]
+            known = [t for t in inputs if m.kind(t) != "unknown"]
+            grad = m.mixed(rest) if len(inputs) > 1 and facts.bilinear(op) else m.mixed(known)
             if grad != "no":
                 add_save(m, tensor, node_id, op, node, parts.get(name), "input", grad == "yes")
 

@@ -52,13 +52,14 @@ def analyse(
     units: Collection[Unit] | None = None,
     wanted: Collection[Unit] | None = None,
     every: bool = False,
+    index: Index | None = None,
 ) -> Report:
     """Run every program, then every function that no program reached. `units` keeps to some of them.
 
     `wanted` names the functions worth a run of their own, those that hold sites; others run only when called. `every`
     runs them on their own even where a program reaches them: somebody else may call them too.
     """
-    index = Index(sources)
+    index = index or Index(sources)
     machine = make(index, terms or Terms(), lenient)
     report = Report()
     roots = _roots(index)

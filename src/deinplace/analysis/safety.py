@@ -68,6 +68,21 @@ _WORDS = {
 }
 
 
+def refused(write: Write) -> str:
+    """The family of error that autograd raises on the spot for a write; empty where it raises none."""
+    if not write.grad_on or write.cut or write.grad != "yes" or write.form == "step" or write.kind != "tensor":
+        return ""
+    if write.leaf:
+        return "leaf-view" if write.view or write.form == "[]=" else "leaf"
+    return "multi-view" if write.view == "multi" else ""
+
+
+def write_key(write: Write) -> Key:
+    """A refused write's identity across edits that move lines."""
+    text = ast.unparse(write.node) if write.node is not None and write.form != "flag" else ""
+    return write.place.path, write.place.function, f"{write.form} {write.op}", text, refused(write)
+
+
 def key(hit: Hit) -> Key:
     """A hit's identity across edits that move lines."""
     write = hit.write

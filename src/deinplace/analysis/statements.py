@@ -127,7 +127,7 @@ def _augmented(m: Machine, node: ast.AugAssign) -> None:
             attributes.store_item(m, base, index, target, fresh, "+=", node)
             return
         parts = {"other": node.value}
-        value: Value = writes.apply(m, old, name, {"other": right}, node, "aug", parts, ast.unparse(target))
+        value: Value = writes.apply(m, old, name, {"other": right}, node, "aug", parts)
     else:
         value = _plain(m, node, old, right, target)
     if isinstance(target, ast.Name):

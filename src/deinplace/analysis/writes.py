@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from dataclasses import replace
 
 from deinplace.analysis import dtypes, facts, ops
@@ -22,7 +23,6 @@ def apply(
     node: ast.AST,
     form: str,
     parts: dict[str, ast.expr],
-    text: str = "",
     keywords: dict[str, Value] | None = None,
     module: Torch | None = None,
     entry: FunctionInfo | None = None,
@@ -38,7 +38,7 @@ def apply(
         term = m.terms.make("cast", term, dtypes.name(m, target))
     tensors = [t for v in (*named.values(), *keywords.values()) for t in ops.tensors(m, v)]
     graph = ops.graph(m, term, [target, *tensors])
-    record(m, target, op, node, form, module, text)
+    record(m, target, op, node, form, module, tensors)
     if m.grad != "off":
         made = m.node([target, *tensors])
         ops.keep(m, op, made, {**named, **keywords}, [target, *tensors], node, parts, entry)
@@ -73,7 +73,13 @@ def store(m: Machine, target: Ten, term: int, graph: int | None, node: int | Non
 
 
 def record(
-    m: Machine, target: Ten, op: str, node: ast.AST, form: str, module: Torch | None = None, text: str = ""
+    m: Machine,
+    target: Ten,
+    op: str,
+    node: ast.AST,
+    form: str,
+    module: Torch | None = None,
+    inputs: Sequence[Ten] = (),
 ) -> None:
     """Note a write and the saves that it destroys; the saves are forgotten, as if the write had been mended."""
     hits: frozenset[int] = NO_IDS
@@ -114,6 +120,7 @@ def record(
             module=module.name if module is not None else "",
             cut=target.cut,
             node=node,
+            rhs=m.mixed(list(inputs)),
             flags=frozenset().union(*(m.storage(s).flags for s in target.sids)),
         )
     )

@@ -20,6 +20,7 @@ from deinplace.model import (
     Finding,
     ModuleInfo,
     Outcome,
+    Place,
     Raised,
     Rewrite,
     Site,
@@ -101,7 +102,7 @@ def choices(sources: Mapping[str, Source], unsafe: bool = False) -> list[Choice]
     while True:
         hit = next((h for h in bench.current.hits if h.sure and safety.key(h) not in done), None)
         if hit is None:
-            return out
+            return out + _refusals(bench, project)
         done.add(safety.key(hit))
         out.append(_choose(bench, project, hit))
 
@@ -136,6 +137,59 @@ def _choose(bench: _Bench, project: Project, hit: Hit) -> Choice:
     if answers and reason.reason_code == "seen-by-others":
         reason = Safety(False, "meaning-differs", f"an argument is written that the caller reads again: {reason.why}")
     return Choice(incident, original, site, None, reason)
+
+
+def _refusals(bench: _Bench, project: Project) -> list[Choice]:
+    """Choices for writes that autograd refuses on the spot."""
+    out: list[Choice] = []
+    done: set[safety.Key] = set()
+    while True:
+        todo = ((u, w) for u, writes in bench.current.writes.items() for w in writes if safety.refused(w))
+        found = next(((u, w) for u, w in todo if safety.write_key(w) not in done), None)
+        if found is None:
+            return out
+        unit, write = found
+        done.add(safety.write_key(write))
+        made = [w for writes in bench.before.writes.values() for w in writes]
+        original = next((w for w in made if safety.write_key(w) == safety.write_key(write)), write)
+        out.append(_choose_refused(bench, project, original, unit))
+
+
+def _choose_refused(bench: _Bench, project: Project, write: Write, unit: Unit) -> Choice:
+    category = safety.refused(write)
+    raised = Raised(category, _REFUSED[category], write.stack, f"aten::{write.op}_", _module(write), names=write.names)
+    incident = Incident(raised=raised)
+    found = candidates(incident, project)
+    site = found[0][0] if found else None
+    refusal = safety.refuses(write)
+    if refusal is not None:
+        return Choice(incident, None, site, None, refusal)
+    if category != "multi-view" and write.rhs != "no":
+        why = "a leaf is filled with values that require gradients: whether they should flow is a matter of intent"
+        return Choice(incident, None, site, None, Safety(False, "meaning-differs", why))
+    wanted = safety.write_key(write)
+    reason = Safety(False, "no-rewrite", "no rewrite is known")
+    for candidate, rewrite in found[:TRIES]:
+        proof, after = bench.proves(rewrite, lambda r: _lacks(r, wanted), [unit])
+        if proof.ok and after is not None:
+            bench.taken.append(rewrite)
+            bench.current = after
+            return Choice(incident, None, candidate, rewrite, proof)
+        reason = proof
+    return Choice(incident, None, site, None, reason)
+
+
+def _lacks(report: Report, wanted: safety.Key) -> bool:
+    return not any(
+        safety.refused(w) and safety.write_key(w) == wanted for writes in report.writes.values() for w in writes
+    )
+
+
+_REFUSED = {
+    "leaf": "a leaf Variable that requires grad is being used in an in-place operation.",
+    "leaf-view": "a view of a leaf Variable that requires grad is being used in an in-place operation.",
+    "multi-view": "Output 0 of a function that returns several views is a view and is being modified inplace.",
+}
 
 
 def _answers(source: Source | None, write: Write) -> bool:
@@ -178,11 +232,14 @@ def _save_event(save: Save) -> Event:
 
 
 def _write_event(write: Write) -> Event:
-    module = None
-    if write.form == "flag" and write.module:
-        set_at = write.flagged[:-1]
-        module = ModuleInfo(write.module.rpartition(".")[2], None, True, write.flagged[-1:], set_at)
-    return Event(f"aten::{write.op}_", write.stack, module=module, names=write.names)
+    return Event(f"aten::{write.op}_", write.stack, module=_module(write), names=write.names)
+
+
+def _module(write: Write) -> ModuleInfo | None:
+    """The module that wrote, where one did: where it was built, and where its flag was set."""
+    if write.form != "flag" or not write.module:
+        return None
+    return ModuleInfo(write.module.rpartition(".")[2], None, True, write.flagged[-1:], write.flagged[:-1])
 
 
 def plan(sources: Mapping[str, Source], *, all_sites: bool = False, unsafe: bool = False) -> list[Planned]:
@@ -224,13 +281,14 @@ def _changes(sources: Mapping[str, Source], rewrites: Sequence[Rewrite]) -> tupl
 
 
 def _finding(choice: Choice, changed: bool) -> Finding:
-    from deinplace.verify.wording import UNKNOWN, message
+    from deinplace.verify.wording import NOWHERE, UNKNOWN, message
 
     site, hit = choice.site, choice.hit
     code, name = (site.rule, rule(site.rule).name) if site is not None else UNKNOWN
-    place = hit.write.place if hit is not None else None
-    span = site.span if site is not None else place.span  # type: ignore[union-attr]
-    path = site.path if site is not None else place.path  # type: ignore[union-attr]
+    raised = choice.incident.raised
+    place = hit.write.place if hit is not None else raised.stack[0] if raised is not None else Place("", NOWHERE)
+    span = site.span if site is not None else place.span
+    path = site.path if site is not None else place.path
     fixed = choice.rewrite is not None
     return Finding(
         code,
