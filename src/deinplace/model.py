@@ -186,6 +186,8 @@ class Rewrite:
     """A sentence for the user: a cost, a caveat, what changes in meaning."""
     keeps_source: bool = False
     """An alias without gradient (`detach()`, `.data`) becomes a copy: the tensor it came from keeps its values."""
+    costly: bool = False
+    """A copy of a whole tensor in every round of a loop, such as makes it quadratic: tried after all others."""
 
 
 @dataclass(frozen=True)

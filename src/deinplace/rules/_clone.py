@@ -98,8 +98,11 @@ def clones_before(rule: str, source: Source, statement: ast.stmt, target: ast.ex
     for owner in owners:
         for loop in hoists(source, statement, owner):
             yield from _inserted(rule, source, loop, owner, f"before the loop on line {loop.lineno}", "")
-        note = "A clone in every round of the loop." if loops_around(source, statement) else ""
-        yield from _inserted(rule, source, statement, owner, "before the write", note)
+        looped = bool(loops_around(source, statement))
+        note = "A clone in every round of the loop." if looped else ""
+        for each in _inserted(rule, source, statement, owner, "before the write", note):
+            part = looped and not same(owner, target) and not _bound_each_round(source, statement, owner)
+            yield dataclasses.replace(each, costly=part)
     if owners:
         yield from element_clones(rule, source, statement, owners[0])
 
@@ -115,6 +118,11 @@ def bound_inside(source: Source, node: ast.AST, name: str) -> bool:
             if any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(each.target)):
                 return True
     return False
+
+
+def _bound_each_round(source: Source, statement: ast.stmt, owner: ast.expr) -> bool:
+    """True where the innermost loop makes what `owner` names: a clone of it is as large as what the round makes."""
+    return rebinds(loops_around(source, statement)[0], owner)
 
 
 def _inserted(

@@ -82,6 +82,7 @@ def _merged(
             joined = _joined([own[min(index, len(own) - 1)] for own in fallback])
             if joined is not None and _edits(joined) not in primary:
                 rewrites.append(joined)
+    rewrites.sort(key=lambda r: r.costly)
     return Group(tuple(incident for incident, _ in members), site, tuple(rewrites))
 
 
@@ -101,4 +102,5 @@ def _joined(parts: list[Rewrite]) -> Rewrite | None:
     except OverlapError:
         return None
     touches = tuple(dict.fromkeys(t for p in distinct for t in p.touches))
-    return replace(distinct[0], edits=edits, touches=touches, title=f"{distinct[0].title} (at {len(distinct)} places)")
+    title = f"{distinct[0].title} (at {len(distinct)} places)"
+    return replace(distinct[0], edits=edits, touches=touches, costly=any(p.costly for p in distinct), title=title)
