@@ -13,7 +13,9 @@ from typing import Any
 from deinplace.errors import DeinplaceError
 from deinplace.files import DEFAULT_EXCLUDE, Selection
 
-FORMATS = ("full", "concise", "json")
+FORMATS = (
+    "full", "concise", "json", "sarif", "github", "gitlab", "junit", "rdjson", "markdown", "html",
+)  # fmt: skip
 VERIFY = ("auto", "require", "off")
 
 

@@ -20,6 +20,13 @@ class Format(StrEnum):
     full = "full"
     concise = "concise"
     json = "json"
+    sarif = "sarif"
+    github = "github"
+    gitlab = "gitlab"
+    junit = "junit"
+    rdjson = "rdjson"
+    markdown = "markdown"
+    html = "html"
 
 
 class Verify(StrEnum):

@@ -14,7 +14,7 @@ from deinplace.cli.options import Color
 from deinplace.errors import DeinplaceError
 from deinplace.files import read_text
 from deinplace.model import Outcome
-from deinplace.report import diff, render, words
+from deinplace.report import FOR_PEOPLE, diff, render, words
 from deinplace.report.view import View, places_of
 
 _WIDTH = 80
@@ -39,13 +39,14 @@ def emit(outcome: Outcome, seen: View, kind: str, file: Path | None, color: Colo
     """
     if file is not None:
         _save(file, render(kind, outcome, seen))
-    if diff_only and (file is not None or kind != "json"):
+    people = kind in FOR_PEOPLE
+    if diff_only and (file is not None or people):
         there = _on(sys.stdout, color, seen)
         _say(sys.stdout, "".join(diff.painted(diff.unified(change, there), there) for change in outcome.changes))
         if file is None:
             _say(sys.stderr, render(kind, replace(outcome, changes=()), _on(sys.stderr, color, seen)))
     elif file is None:
-        _say(sys.stdout, render(kind, outcome, seen if kind == "json" else _on(sys.stdout, color, seen)))
+        _say(sys.stdout, render(kind, outcome, _on(sys.stdout, color, seen) if people else seen))
     if file is not None and not seen.quiet:
         lines = [words.summary(outcome), words.verdict_line(outcome), f"report: {file}"]
         _say(sys.stderr, "".join(f"{line}\n" for line in lines if line))

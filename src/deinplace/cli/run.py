@@ -54,19 +54,20 @@ def run(
     deinplace run -- torchrun train.py
 
     The program keeps its standard streams and its arguments. Its exit code is passed on where it fails; where it runs
-    to the end, 1 means findings. With --output-format json and no --output-file, the program's standard output goes
-    to standard error, so that standard output holds the report alone.
+    to the end, 1 means findings. With an --output-format for other programs and no --output-file, the program's
+    standard output goes to standard error, so that standard output holds the report alone.
     """
     config = settings(python=python, timeout=timeout, max_steps=max_steps, output_format=output_format)
     command, script = command_of(program, module, config.python)
     from deinplace.cli import output
+    from deinplace.report import FOR_PEOPLE
     from deinplace.verify import Driver, diagnose
 
     folder = str(Path.cwd())
     title = shlex.join(("python", *command[1:]) if script or module else command)
     driver = Driver(command, folder, config.python, config.timeout, config.max_steps, title)
     roots = tuple(dict.fromkeys((folder, str(script.resolve().parent)) if script else (folder,)))
-    with _stdout_kept(apart=config.output_format == "json" and output_file is None):
+    with _stdout_kept(apart=config.output_format not in FOR_PEOPLE and output_file is None):
         outcome = diagnose(driver, roots)
     if outcome.findings:
         remedy = shlex.join(("deinplace", "fix", ".", "--run", title))

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Callable
+
 from deinplace.model import Outcome
 from deinplace.report.view import View
 
+_MODULES = {"json": "as_json", "html": "as_html"}
+"""Formats whose module bears another name, as that one is taken by the standard library."""
+FOR_PEOPLE = frozenset({"full", "concise"})
+"""Formats that may share a terminal with other text; any other is a document of its own."""
+
 
 def render(kind: str, outcome: Outcome, view: View) -> str:
-    """The whole report in the format `kind`: full, concise or json."""
-    if kind == "json":
-        from deinplace.report import as_json
-
-        return as_json.render(outcome, view)
-    if kind == "concise":
-        from deinplace.report import concise
-
-        return concise.render(outcome, view)
-    from deinplace.report import full
-
-    return full.render(outcome, view)
+    """The whole report in the format `kind`, one of `deinplace.config.FORMATS`."""
+    module = importlib.import_module(f"{__name__}.{_MODULES.get(kind, kind)}")
+    write: Callable[[Outcome, View], str] = module.render
+    return write(outcome, view)

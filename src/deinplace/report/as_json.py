@@ -31,7 +31,7 @@ def render(outcome: Outcome, view: View) -> str:
         "files": outcome.files,
         "written": outcome.written,
         "summary": {"text": words.summary(outcome), "states": dict(Counter(f.state for f in outcome.findings))},
-        "verification": _verdict(outcome.verdict),
+        "verification": verification(outcome.verdict),
         "findings": [_finding(finding, view) for finding in outcome.findings],
         "changes": [{"path": view.path(c.path), "diff": diff.unified(c, view)} for c in outcome.changes],
         "problems": [
@@ -66,9 +66,9 @@ def _finding(finding: Finding, view: View) -> Json:
         "conflict": _conflict(finding.conflict, view) if finding.conflict else None,
         "raised": _raised(finding.raised, view) if finding.raised else None,
         "rewrite": _rewrite(finding.rewrite, view) if finding.rewrite else None,
-        "verification": _verdict(finding.verdict),
+        "verification": verification(finding.verdict),
         "trials": [
-            {"rewrite": _rewrite(trial.rewrite, view), "verification": _verdict(trial.verdict)}
+            {"rewrite": _rewrite(trial.rewrite, view), "verification": verification(trial.verdict)}
             for trial in finding.trials
         ],
     }
@@ -148,7 +148,8 @@ def _edit(edit: Edit, view: View) -> Json:
     }
 
 
-def _verdict(verdict: Verdict | None) -> Json | None:
+def verification(verdict: Verdict | None) -> Json | None:
+    """A verdict as the JSON report has it."""
     if verdict is None:
         return None
     return {

@@ -72,6 +72,13 @@ class View:
             ends.pop()
         return len(ends) + 1, offset - (ends[-1] if ends else 0) + 1
 
+    def bounds(self, path: str, first: int, last: int) -> tuple[int, int]:
+        """Offsets of the start of the 1-based line `first` and of the end of line `last`, its line end left out."""
+        text = self.texts.get(path, "")
+        ends = list(_LINE_END.finditer(text))
+        start = ends[first - 2].end() if first > 1 else 0
+        return start, ends[last - 1].start() if last <= len(ends) else len(text)
+
     def code(self, place: Place, limit: int = 48) -> str:
         """The source of a place on one line, shortened to `limit`; empty where it is not known."""
         span = place.span
