@@ -15,7 +15,9 @@ SILENT = {
     "fresh-buffer-filled": function("out = torch.zeros(3)\nfor i in range(3):\n    out[i] = x[i] * 2\nreturn out"),
     "own-gate": function("x = x + 0\nx *= torch.sigmoid(x)\nreturn x"),
     "maximum-subtracted": function("y = x * 2\ny -= y.max()\nreturn y"),
-    "result-only-looked-at": function("y = torch.exp(x)\nprint(y.mean().item())\nz = x + y.detach()\ny.detach_()\nreturn z"),
+    "result-only-looked-at": function(
+        "y = torch.exp(x)\nprint(y.mean().item())\nz = x + y.detach()\ny.detach_()\nreturn z"
+    ),
     "under-no-grad": function("with torch.no_grad():\n    y = torch.sigmoid(x)\n    y += 1\nreturn y"),
     "decorated-no-grad": "@torch.no_grad()\n" + function("y = torch.sigmoid(x)\ny += 1\nreturn y"),
     "initialisation": "class N(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
@@ -126,18 +128,24 @@ def test_names_the_fault(text: str, rule: str, word: str) -> None:
 def test_says_which_lines() -> None:
     text = function("y = torch.relu(nn.Linear(2, 2)(x))\ny += 1\nreturn y")
     (finding,) = check(parse(text))
-    assert finding.message == "relu saved its output at line 7; `add` at line 8 overwrites it before backward has used it"
+    assert (
+        finding.message == "relu saved its output at line 7; `add` at line 8 overwrites it before backward has used it"
+    )
     assert (finding.span.line, finding.evidence.hazard, finding.evidence.origin) == (8, "hazard", "fresh")
 
 
 def test_possible_where_only_one_path_saves() -> None:
-    text = function("y = nn.Linear(2, 2)(x)\nif flag:\n    z = torch.exp(y * 1)\n    y = z\ny += 1\nreturn y", "x, flag")
+    text = function(
+        "y = nn.Linear(2, 2)(x)\nif flag:\n    z = torch.exp(y * 1)\n    y = z\ny += 1\nreturn y", "x, flag"
+    )
     assert [f.severity for f in check(parse(text))] == ["warning"]
 
 
 def test_follows_helpers_into_other_files() -> None:
     helper = "def shift(h):\n    h += 1\n"
-    main = "from helper import shift\ny = torch.exp(torch.ones(2, requires_grad=True) * 1)\nshift(y)\ny.sum().backward()\n"
+    main = (
+        "from helper import shift\ny = torch.exp(torch.ones(2, requires_grad=True) * 1)\nshift(y)\ny.sum().backward()\n"
+    )
     found = [f for f in check(parse(main, helper=helper)) if f.severity == "error"]
     assert [(f.path, f.span.line) for f in found] == [("/p/helper.py", 7)]
 

@@ -257,7 +257,7 @@ class Machine:
             condition, yes, no = value.choice
             return self.terms.choose(condition, self.graph_of(yes), self.graph_of(no))
         graph = 0 if value.cut else self.m.storage(value.sids[0]).graph
-        return self.terms.make("graph-get", graph, value.path) if graph and value.path else graph
+        return self.terms.get(graph, value.path) if graph else 0
 
     def grad_of(self, value: Ten) -> Grad:
         """Whether a tensor requires gradients."""

@@ -156,8 +156,10 @@ def _function(
 ) -> Value:
     named = _named(entry, args)
     parts = _parts(entry, node, False)
+    outer = bool(entry.aliases) or last.startswith(("from", "as"))
+    foreign = outer and any(_foreign(m, a) for a in args[:1])
     for value in args:
-        if not entry.factory:
+        if not entry.factory and not outer:
             m.refine(value, f"given to {name}")
     first = args[0] if args else keywords.get(entry.parameters[0] if entry.parameters else "input", NONE)
     out = keywords.pop("out", None)
@@ -172,8 +174,7 @@ def _function(
         return writes.apply(m, first, last, rest, node, "flag", parts, keywords=keywords, entry=inplace)
     named.pop("inplace", None)
     value = ops.operate(m, last, named, node, parts, keywords, entry)
-    outer = bool(entry.aliases) or last.startswith(("from", "as"))
-    if isinstance(value, Ten) and outer and any(_foreign(m, a) for a in args[:1]):
+    if isinstance(value, Ten) and foreign:
         m.escape(value, "may share memory with an array")
     if isinstance(out, Ten) and isinstance(value, Ten):
         target = out

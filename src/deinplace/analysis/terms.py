@@ -51,7 +51,7 @@ class Terms:
             if not self.disjoint(parts[2], path):
                 break
             base = int(str(parts[1]))
-        return self.make("get", base, path)
+        return self.make("get", base, path) if base else 0
 
     def put(self, base: int, path: tuple[object, ...], value: int) -> int:
         """`base` after `value` was written to its part at `path`."""

@@ -80,11 +80,14 @@ class _Bench:
     def units(self, site: Site) -> frozenset[Unit] | None:
         """Units that make a site's write, where all of them write a tensor that may be freed; None elsewhere."""
         made = self.written.get((site.path, site.span))
-        if not made:
+        if not made or "(" in site.target:
             return None
         units = {unit for unit, _ in made}
         for unit, write in made:
             if write.kind != "tensor" or safety.refuses(write) is not None or write.form in ("step", "setattr"):
+                return None
+            if write.view:
+                # A new tensor need not have the strides that a part of a larger one has.
                 return None
             if unit in self.before.incomplete or self.before.notes.get(unit) or unit in self.faulty:
                 return None

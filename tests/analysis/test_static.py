@@ -1,0 +1,131 @@
+"""`fix` without a driver: what is rewritten, how, and what is left alone and why."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from deinplace.analysis.source import Source
+from deinplace.rewrite.apply import apply
+from deinplace.verify.static import choices, plan
+from tests.analysis.programs import HEAD, parse
+
+START = "w = nn.Parameter(torch.ones(3))\n"
+FIXED = {
+    "rebind": ("y = torch.sigmoid(w)\ny += 1\ny.sum().backward()\n", "y = y + 1"),
+    "rebind-all-names": ("y = torch.sigmoid(w)\nz = y\ny += 1\n(y * z).sum().backward()\n", "y = z = y + 1"),
+    "rebind-a-chain": ("y = torch.exp(w)\ny.mul_(2).add_(1)\ny.sum().backward()\n", "y = y.mul(2).add(1)"),
+    "clone-before-a-slice": ("y = torch.exp(w)\ny[0] = 0.0\ny.sum().backward()\n", "y = y.clone()"),
+    "write-back-to-the-dict": (
+        "d = {'a': torch.exp(w)}\nfor v in d.values():\n    v /= 2.0\nd['a'].sum().backward()\n",
+        "d[key]",
+    ),
+    "two-halves-of-one-tensor": (
+        "def f():\n    p = torch.relu(w * 1)\n    a, b = p[:2], p[2:]\n    a *= 2.0\n    b *= 3.0\n"
+        "    return a.sum() * b.sum()\n\n\nf().backward()\n",
+        "a = a * 2.0",
+    ),
+    "flag": (
+        "net = nn.Sequential(nn.Sigmoid(), nn.ReLU(inplace=True))\nnet(w).sum().backward()\n",
+        "nn.ReLU(inplace=False)",
+    ),
+    "leaf-update-under-no-grad": (
+        "(w * w).sum().backward()\nw -= 0.1 * w.grad\n",
+        "with torch.no_grad():\n    w -= 0.1 * w.grad",
+    ),
+    "buffer-stays-the-object": (
+        "class S(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.register_buffer('s', torch.ones(3))\n    def forward(self, x):\n        self.s.mul_(0.5)\n"
+        "        return x / self.s\nnet = S()\n(net(w) + net(w)).sum().backward()\n",
+        "self.s.clone()",
+    ),
+    "void-helper": (
+        "def shift(h):\n    h += 1.0\n\n\ny = torch.exp(w)\nshift(y)\ny.sum().backward()\n",
+        ".clone()",
+    ),
+}
+LEFT = {
+    "optimizer-step": (
+        "net = nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 1))\n"
+        "opt = torch.optim.SGD(net.parameters(), lr=1)\ny = net(w).sum()\ny.backward(retain_graph=True)\nopt.step()\n"
+        "y.backward()\n",
+        "step-order",
+    ),
+    "intent-of-an-argument": (
+        "def head(h):\n    h += 1.0\n    return h.sum()\n\n\ny = torch.exp(w)\na = head(y)\nb = head(y)\n(a + b).backward()\n",
+        "meaning-differs",
+    ),
+    "leaf-filled-with-graph": (
+        "buffer = torch.zeros(3, requires_grad=True)\nbuffer[0] = (w * 2).sum()\nbuffer.sum().backward()\n",
+        "meaning-differs",
+    ),
+    "retained-gradient": (
+        "y = torch.exp(w)\ny.retain_grad()\ny *= 2.0\ny.sum().backward()\nprint(y.grad)\n",
+        "hooked",
+    ),
+}
+UNTOUCHED = {
+    "caller-sees-it": "def f(x: torch.Tensor):\n    x += 1.0\n    return None\n",
+    "helper-returns-its-argument": "def f(x: torch.Tensor):\n    x *= 2.0\n    return x\n",
+    "state-that-is-unpacked": "def f(state):\n    h, c = state\n    c.mul_(2)\n    return h\n",
+    "loop-over-a-list": "def f(xs: list):\n    for x in xs:\n        x -= 1.0\n    return xs\n",
+    "previous-value": "def f(a: torch.Tensor):\n    v = a + 0.0\n    before = v\n    v += 1.0\n    return (v - before).abs().max()\n",
+    "default-argument": "def f(a: torch.Tensor, total=torch.zeros(2)):\n    total += 1.0\n    return total.sum() * a\n",
+    "attribute-with-a-second-name": "class C:\n    def __init__(self):\n        self.a = self.b = torch.zeros(2)\n"
+    "    def go(self):\n        self.a += 1.0\n        return self.b\n",
+    "appended-before": "def f(x: torch.Tensor):\n    y = x + 1.0\n    out = [y]\n    y += 1.0\n    return out\n",
+    "closure": "def f(x: torch.Tensor):\n    y = x + 1.0\n    def g():\n        return y.sum()\n    z = y\n    z += 1.0\n    return g()\n",
+    "conversion-that-may-alias": "def f(x: torch.Tensor):\n    y = x.float()\n    y += 1.0\n    return y\n",
+    "row-view": "def f(t: torch.Tensor):\n    u = t * 1.0\n    r = u[0]\n    r += 1.0\n    return u\n",
+    "no-grad-keeps-the-graph": "def f(x: torch.Tensor):\n    y = x * 2.0\n    with torch.no_grad():\n        y.mul_(2.0)\n    return y\n",
+    "other-dtype": "def f(x: torch.Tensor, r: torch.Tensor):\n    y = torch.zeros(2, dtype=torch.float16)\n    y += r\n    return y\n",
+    "comparison-keeps-float": "def f(x: torch.Tensor):\n    y = torch.zeros(2)\n    y.gt_(0)\n    return y\n",
+    "numpy-memory": "def f(raw):\n    t = torch.from_numpy(raw)\n    t += 1.0\n    return t.sum()\n",
+    "given-to-somebody": "def f(x: torch.Tensor, keep):\n    y = x + 1.0\n    keep(y)\n    y += 1.0\n    return y\n",
+    "yielded": "def f(x: torch.Tensor):\n    y = x + 1.0\n    yield y\n    y += 1.0\n    yield y\n",
+    "awaited": "async def f(total: torch.Tensor, get):\n    total += await get()\n    return total\n",
+    "class-with-iadd": "class A:\n    def __init__(self):\n        self.n = 0\n    def __iadd__(self, o):\n        self.n = o\n"
+    "        return self\n\n\ndef f():\n    a = b = A()\n    a += 1\n    return b.n\n",
+    "pandas-like-flag": "def f(frame):\n    frame.drop(inplace=True)\n    return frame\n",
+    "hook-without-a-result": "def f(grad):\n    grad *= 2.0\n",
+    "random-fill": "def f():\n    y = torch.zeros(2)\n    y.bernoulli_()\n    return y\n",
+    "copy-casts": "def f(r: torch.Tensor):\n    y = torch.zeros(2)\n    y.copy_(r)\n    return y\n",
+}
+
+
+def rewritten(sources: dict[str, Source], all_sites: bool = False) -> str:
+    edits = [e for _, r, _ in plan(sources, all_sites=all_sites) for e in r.edits]
+    return apply(sources["/p/main.py"], edits)
+
+
+@pytest.mark.parametrize(("text", "expected"), FIXED.values(), ids=FIXED)
+def test_mends(text: str, expected: str) -> None:
+    sources = parse(START + text)
+    found = choices(sources)
+    assert found and all(c.rewrite is not None and c.safety.ok for c in found)
+    assert expected in rewritten(sources)
+
+
+@pytest.mark.parametrize(("text", "reason"), LEFT.values(), ids=LEFT)
+def test_leaves_with_a_reason(text: str, reason: str) -> None:
+    found = choices(parse(START + text))
+    assert [(c.rewrite, c.safety.reason_code) for c in found if c.safety.reason_code == reason]
+    assert all(c.rewrite is None for c in found)
+
+
+@pytest.mark.parametrize("text", UNTOUCHED.values(), ids=UNTOUCHED)
+def test_all_leaves_what_somebody_sees(text: str) -> None:
+    sources = parse(text)
+    assert rewritten(sources, all_sites=True) == HEAD + textwrap.dedent(text)
+
+
+def test_all_frees_what_nobody_else_sees() -> None:
+    text = "def f(x: torch.Tensor):\n    y = torch.zeros(2)\n    y += 1.0\n    return y\n"
+    assert "y = y + 1.0" in rewritten(parse(text), all_sites=True)
+
+
+def test_a_program_with_an_open_fault_is_not_touched_elsewhere() -> None:
+    step, _ = LEFT["optimizer-step"]
+    text = START + step + "z = torch.zeros(2)\nz += 1.0\n"
+    assert rewritten(parse(text), all_sites=True) == HEAD + text
