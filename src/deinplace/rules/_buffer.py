@@ -49,8 +49,20 @@ def buffer_of(source: Source, statement: ast.stmt) -> Iterator[Buffer]:
         if rebinds(loop, name) or not bound_before(source, loop, name):
             continue
         inside = _mentions(loop, name.id)
-        if all(fits(source, n, dims) for n in inside):
+        if not _list_before(source, loop, name) and all(fits(source, n, dims) for n in inside):
             yield _placed(source, name, loop, dims, inside)
+
+
+def _list_before(source: Source, loop: ast.stmt, name: ast.Name) -> bool:
+    """The name was last bound to a list."""
+    start = source.bounds(loop)[0]
+    made: ast.expr | None = None
+    for node in own_nodes(function_of(source, loop)):
+        if isinstance(node, ast.Assign) and source.bounds(node)[0] < start:
+            if any(isinstance(t, ast.Name) and t.id == name.id for t in node.targets):
+                made = node.value
+    called = made.func if isinstance(made, ast.Call) else None
+    return isinstance(made, ast.List | ast.ListComp) or (isinstance(called, ast.Name) and called.id == "list")
 
 
 def row_written(statement: ast.stmt) -> ast.Subscript | None:

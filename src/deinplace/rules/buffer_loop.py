@@ -94,7 +94,7 @@ class BufferLoop(Rule):
         for node in ast.walk(source.tree):
             if isinstance(node, ast.Assign | ast.AugAssign):
                 buffer = next(buffer_of(source, node), None)
-                if buffer is not None and reads_rows(buffer) and buffer.made is not None:
+                if buffer is not None and reads_rows(buffer):
                     yield self._site(source, node, buffer)
 
     def claim(self, incident: Incident, project: Project) -> Site | None:
