@@ -35,6 +35,8 @@ class Driver:
     timeout: float = 600.0
     max_steps: int | None = None
     text: str = ""
+    paranoid: bool = False
+    """Watched runs copy each saved tensor and compare it when it is used: that finds writes which go past torch."""
 
     @classmethod
     def from_text(
@@ -184,6 +186,7 @@ class Laboratory:
             "sites": settings.sites,
             "stale": [list(entry) for entry in settings.stale],
             "max_steps": driver.max_steps,
+            "paranoid": driver.paranoid,
         }
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from deinplace.model import Rewrite, Status, Trial, Verdict
+from deinplace.analysis.source import Source
+from deinplace.model import Place, Rewrite, Status, Trial, Verdict
 from deinplace.rules.base import Incident
 from deinplace.verify.groups import Group
 from deinplace.verify.trial import Bench, Result
@@ -53,7 +54,7 @@ class Search:
         for index, rewrite in enumerate(options):
             self.progress(f"trying {rewrite.title} ({index + 1} of {len(options)})")
             result = self.bench.run((rewrite,), watch=True)
-            if result.equal and not still_there(group, result.left):
+            if result.equal and not self.still_there(group, result):
                 return self._held(group, rewrite, tuple(trials))
             reason = result.reason or "the conflict is still there"
             status: Status = "unconfirmed" if reason.startswith("not tried") else "refuted"
@@ -64,10 +65,15 @@ class Search:
         if self.unsafe:
             for rewrite in (r for r in options if r.applicability == "unsafe"):
                 result = self.bench.run((rewrite,), watch=True)
-                if result.ended and not still_there(group, result.left):
+                if result.ended and not self.still_there(group, result):
                     return Choice(group, rewrite, tuple(trials), "meaning-differs", True)
         reason = "refuted" if trials else ("unsafe" if group.alternatives else "no-rewrite")
         return Choice(group, None, tuple(trials), reason)
+
+    def still_there(self, group: Group, result: Result) -> bool:
+        """Whether one of a group's incidents is among those that a run left."""
+        before = {shape(i, self.bench.current) for i in group.incidents}
+        return bool(before & {shape(i, {**self.bench.current, **result.files}) for i in result.left})
 
     def _together(self, choices: list[Choice]) -> tuple[list[Choice], Result | None]:
         """Join what held alone; a rewrite that harms the others is taken out again."""
@@ -95,25 +101,27 @@ class Search:
         return kept, self.bench.run(rest, watch=False) if rest else None
 
 
-def still_there(group: Group, left: Sequence[Incident]) -> bool:
-    """Whether one of a group's incidents is among those that a run left, by operator and function of both ends."""
-    return bool({_shape(i) for i in group.incidents} & {_shape(i) for i in left})
+def shape(incident: Incident, sources: Mapping[str, Source]) -> object:
+    """What stays the same of an incident when lines move: operators, functions, and what the two lines say."""
 
+    def spot(place: Place | None) -> object:
+        if place is None:
+            return None
+        source = sources.get(place.path)
+        text = source.line(place.span.line).strip() if source is not None else str(place.span.line)
+        return place.path, place.function, text
 
-def _shape(incident: Incident) -> object:
-    """What stays the same of an incident when lines move."""
     if incident.raised is not None:
-        place = incident.raised.stack[0] if incident.raised.stack else None
-        return ("raised", incident.raised.category, place and (place.path, place.function))
+        return "raised", incident.raised.category, spot(next(iter(incident.raised.stack), None))
     conflict = incident.conflict
     assert conflict is not None
-    save, write = conflict.save.place, conflict.write.place
+    module = conflict.write.module
     return (
         conflict.node,
-        save and (save.path, save.function),
+        spot(conflict.save.place),
         conflict.write.op,
-        write and (write.path, write.function),
-        conflict.write.module and conflict.write.module.name,
+        spot(conflict.write.place),
+        module.name if module is not None else None,
     )
 
 

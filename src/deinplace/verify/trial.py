@@ -26,6 +26,8 @@ class Result:
     left: tuple[Incident, ...] = ()
     stale: tuple[Difference, ...] = ()
     """Values that a call left behind unlike the original, and that something read afterwards."""
+    files: Mapping[str, Source] = field(default_factory=dict)
+    """The changed files that ran."""
 
 
 @dataclass
@@ -91,20 +93,20 @@ class Bench:
         run = self.lab.run(self.driver, settings)
         if run.exit_code != 0:
             why = "it does not end in time" if run.exit_code is None else incidents.last_words(run)
-            return Result(False, False, why, left=incidents.incidents(run))
+            return Result(False, False, why, left=incidents.incidents(run), files=files)
         left = incidents.incidents(run) if watch else ()
         if self.oracle is None or any(rule(r.rule).changes_gradients for r in rewrites):
-            return Result(True, True, "", None, left)
+            return Result(True, True, "", None, left, files=files)
         reordered = self.reordered or any(rule(r.rule).reorders for r in rewrites)
         comparison = compare(self.oracle, run, self.noise, reordered)
         if comparison.hard:
             leftover = all(d.kind == "end" for d in comparison.hard) and any(r.keeps_source for r in rewrites)
             if not leftover:
-                return Result(False, True, str(comparison.hard[0]), comparison, left)
+                return Result(False, True, str(comparison.hard[0]), comparison, left, files=files)
         stale = self._stale(settings, comparison) if comparison.soft else ()
         if stale:
-            return Result(False, True, f"{stale[0]}, and it is read afterwards", comparison, left, stale)
-        return Result(True, True, "", comparison, left)
+            return Result(False, True, f"{stale[0]}, and it is read afterwards", comparison, left, stale, files)
+        return Result(True, True, "", comparison, left, files=files)
 
     def _stale(self, settings: Settings, comparison: Comparison) -> tuple[Difference, ...]:
         """Of the values that calls left behind unlike the original: those that something reads later."""

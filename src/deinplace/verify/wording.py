@@ -92,6 +92,9 @@ def message(incident: Incident) -> str:
     where = f" at {_short(place)}" if place else ""
     write = conflict.write
     by = f"{write.optimizer}.step()" if write.optimizer else write.op.removeprefix("aten::").split(".")[0]
+    if write.op.startswith("foreign::"):
+        by = "code that torch does not see"
+        by += f", through the memory shared by {write.op.removeprefix('foreign::')}" if write.place else ""
     spot = f" at {_short(write.place)}" if write.place else ""
     tail = "; PyTorch does not notice, gradients are silently wrong" if conflict.kind == "hidden" else ""
     apart = "; the elements do not even overlap, but views share one version counter" if conflict.disjoint else ""
