@@ -43,6 +43,8 @@ class Config:
     """Seconds that one run of the user's program may take."""
     max_steps: int | None = None
     max_runs: int = 40
+    paranoid: bool = False
+    """Copy each saved tensor and compare it when it is used: slow, finds writes that go past torch."""
     output_format: str = "full"
 
     @property

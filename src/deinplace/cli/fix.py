@@ -22,6 +22,7 @@ from deinplace.cli.options import (
     MaxSteps,
     OutputFile,
     OutputFormat,
+    Paranoid,
     Paths,
     Python,
     Quiet,
@@ -53,6 +54,7 @@ def fix(
     verify: Annotated[Verify | None, typer.Option(help="Proof that a rewrite needs [default: auto].")] = None,
     max_runs: Annotated[int | None, typer.Option(min=1, help="So many runs at most [default: 40].")] = None,
     python: Python = None,
+    paranoid: Paranoid = None,
     timeout: Timeout = None,
     max_steps: MaxSteps = None,
     select: Select = None,
@@ -79,8 +81,8 @@ def fix(
     """
     config = settings(
         run=run, all=all_sites, unsafe=unsafe, verify=verify, max_runs=max_runs, python=python, timeout=timeout,
-        max_steps=max_steps, select=select, ignore=ignore, extend_select=extend_select, exclude=exclude,
-        extend_exclude=extend_exclude, force_exclude=force_exclude, respect_gitignore=respect_gitignore,
+        paranoid=paranoid, max_steps=max_steps, select=select, ignore=ignore, extend_select=extend_select,
+        exclude=exclude, extend_exclude=extend_exclude, force_exclude=force_exclude, respect_gitignore=respect_gitignore,
         output_format=output_format,
     )  # fmt: skip
     if config.verify == "require" and not config.run:
@@ -126,7 +128,8 @@ def _driver(config: Config) -> Driver | None:
     if not config.run:
         return None
     folder = str(Path.cwd())
-    return Driver.from_text(config.run, folder, config.python, config.timeout, config.max_steps)
+    driver = Driver.from_text(config.run, folder, config.python, config.timeout, config.max_steps)
+    return replace(driver, paranoid=config.paranoid)
 
 
 def _written(outcome: Outcome, sources: Mapping[str, Source], given: list[str]) -> Outcome:

@@ -55,6 +55,10 @@ Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Also what was tr
 ColorFlag = Annotated[Color, typer.Option(help="Colours; auto heeds FORCE_COLOR, NO_COLOR and the terminal.")]
 Timeout = Annotated[float | None, typer.Option(min=0.001, help="Seconds that one run may take [default: 600].")]
 MaxSteps = Annotated[int | None, typer.Option(min=1, help="Stop a run after so many optimizer steps.")]
+Paranoid = Annotated[
+    bool | None,
+    typer.Option("--paranoid", help="Also find writes through NumPy, DLPack or foreign code: compare copies."),
+]
 Python = Annotated[str | None, typer.Option(help="The interpreter that runs the program.")]
 Select = Annotated[list[str] | None, typer.Option(help="Rules to use: codes, prefixes or names, by comma.")]
 Ignore = Annotated[list[str] | None, typer.Option(help="Rules to leave out.")]

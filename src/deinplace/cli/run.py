@@ -22,6 +22,7 @@ from deinplace.cli.options import (
     MaxSteps,
     OutputFile,
     OutputFormat,
+    Paranoid,
     Python,
     Quiet,
     Timeout,
@@ -38,6 +39,7 @@ def run(
     ],
     module: Annotated[bool, typer.Option("-m", help="Run a module, as `python -m` does.")] = False,
     python: Python = None,
+    paranoid: Paranoid = None,
     timeout: Timeout = None,
     max_steps: MaxSteps = None,
     output_format: OutputFormat = None,
@@ -57,7 +59,9 @@ def run(
     to the end, 1 means findings. With an --output-format for other programs and no --output-file, the program's
     standard output goes to standard error, so that standard output holds the report alone.
     """
-    config = settings(python=python, timeout=timeout, max_steps=max_steps, output_format=output_format)
+    config = settings(
+        python=python, paranoid=paranoid, timeout=timeout, max_steps=max_steps, output_format=output_format
+    )
     command, script = command_of(program, module, config.python)
     from deinplace.cli import output
     from deinplace.report import FOR_PEOPLE
@@ -65,7 +69,7 @@ def run(
 
     folder = str(Path.cwd())
     title = shlex.join(("python", *command[1:]) if script or module else command)
-    driver = Driver(command, folder, config.python, config.timeout, config.max_steps, title)
+    driver = Driver(command, folder, config.python, config.timeout, config.max_steps, title, config.paranoid)
     roots = tuple(dict.fromkeys((folder, str(script.resolve().parent)) if script else (folder,)))
     with _stdout_kept(apart=config.output_format not in FOR_PEOPLE and output_file is None):
         outcome = diagnose(driver, roots)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from . import detail, errors, frames, modules
+from .paranoid import Paranoia
 from .watch import Handle, Session, storage_key
 
 
@@ -20,7 +21,9 @@ def start(state: Any, torch: Any) -> None:
     if settings.get("watch"):
         look = settings.get("look", {})
         session = state.session = Session(
-            torch, detail.Look({tuple(x) for x in look.get("saves", ())}, {tuple(x) for x in look.get("writes", ())})
+            torch,
+            detail.Look({tuple(x) for x in look.get("saves", ())}, {tuple(x) for x in look.get("writes", ())}),
+            Paranoia(torch, storage_key) if settings.get("paranoid") else None,
         )
         session.sites = {} if settings.get("sites") else None
         mode = _mode_class(torch, session)
@@ -114,6 +117,8 @@ def _compose_user_hooks(torch: Any, session: Session) -> None:
                 handle.version = packed._version
             else:
                 handle.original = handle.data = next(item for item in packed if storage_key(item) == key)
+            if session.paranoia is not None:
+                handle.data = session.paranoia.copied(handle.original)
             return handle
 
         def unpack(packed: Any) -> Any:

@@ -14,6 +14,7 @@ from typing import Any
 
 from . import detail, frames, modules
 from .events import Conflicts, Save, Write
+from .paranoid import Paranoia
 
 MAX_WRITES = 8
 """Writes remembered for one saved tensor: the first is the one to mend, the others are shown."""
@@ -48,8 +49,9 @@ class Handle:
 class Session:
     """State of one watched process."""
 
-    def __init__(self, torch: Any, look: detail.Look) -> None:
+    def __init__(self, torch: Any, look: detail.Look, paranoia: Paranoia | None = None) -> None:
         self.torch = torch
+        self.paranoia = paranoia
         self.look = look
         self.live: dict[int, dict[int, Any]] = {}
         self.schemas: dict[Any, tuple[tuple[int, str], ...]] = {}
@@ -75,6 +77,8 @@ class Session:
             entries = self.live[key] = {}
         entries[id(handle)] = weakref.ref(handle)
         self.saves += 1
+        if self.paranoia is not None:
+            handle.data = self.paranoia.copied(tensor)
         if self.look.saves:
             handle.save = self.look.save(handle.stack, sys._getframe(1), key, storage_key)
         return handle
@@ -86,6 +90,8 @@ class Session:
         if self.probing is not None:
             self.probing.append(handle)
             return handle.data
+        if handle.writes is None and self.paranoia is not None and self.paranoia.changed(handle):
+            handle.writes, handle.disjoint = [self.paranoia.write(handle, describe(handle.original))], False
         if handle.writes is not None:
             self.report(handle)
         if handle.unpack is not None:

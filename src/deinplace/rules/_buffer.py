@@ -58,9 +58,10 @@ def _list_before(source: Source, loop: ast.stmt, name: ast.Name) -> bool:
     start = source.bounds(loop)[0]
     made: ast.expr | None = None
     for node in own_nodes(function_of(source, loop)):
-        if isinstance(node, ast.Assign) and source.bounds(node)[0] < start:
-            if any(isinstance(t, ast.Name) and t.id == name.id for t in node.targets):
-                made = node.value
+        if not isinstance(node, ast.Assign) or source.bounds(node)[0] >= start:
+            continue
+        if any(isinstance(t, ast.Name) and t.id == name.id for t in node.targets):
+            made = node.value
     called = made.func if isinstance(made, ast.Call) else None
     return isinstance(made, ast.List | ast.ListComp) or (isinstance(called, ast.Name) and called.id == "list")
 
