@@ -82,8 +82,8 @@ def fix(
     config = settings(
         run=run, all=all_sites, unsafe=unsafe, verify=verify, max_runs=max_runs, python=python, timeout=timeout,
         paranoid=paranoid, max_steps=max_steps, select=select, ignore=ignore, extend_select=extend_select,
-        exclude=exclude, extend_exclude=extend_exclude, force_exclude=force_exclude, respect_gitignore=respect_gitignore,
-        output_format=output_format,
+        exclude=exclude, extend_exclude=extend_exclude, force_exclude=force_exclude,
+        respect_gitignore=respect_gitignore, output_format=output_format,
     )  # fmt: skip
     if config.verify == "require" and not config.run:
         raise DeinplaceError('--verify require needs a program to verify with: --run "python train.py"')
