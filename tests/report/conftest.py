@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,7 @@ def forward(x, residual):
     y += residual
     return y
 """
+HOSTILE = "a\r\nb ::error::x %0A , <script>alert(1)</script> \x00\x1b[31m \ud800 | `@team` [l](http://x) {0} ]]> & \"'"
 TRAIN = "loss = net(x).sum()\nloss.backward()\nopt.step()\n"
 
 
@@ -93,3 +95,19 @@ def outcome(root: Path) -> Outcome:
 @pytest.fixture
 def view(root: Path) -> View:
     return View(str(root), {str(root / "unet.py"): UNET, str(root / "train.py"): TRAIN})
+
+
+@pytest.fixture
+def dry(outcome: Outcome) -> Outcome:
+    """A dry run: the first finding would be fixed."""
+    return replace(
+        outcome, written=False, findings=(replace(outcome.findings[0], state="fixable"), *outcome.findings[1:])
+    )
+
+
+@pytest.fixture
+def hostile(dry: Outcome) -> Outcome:
+    findings = [replace(f, message=HOSTILE, advice=HOSTILE, conflict=None) for f in dry.findings]
+    findings[1] = replace(findings[1], state="suppressed")
+    problems = (Problem("", HOSTILE), Problem("/x/a,b:c.py", HOSTILE, 3, "syntax"))
+    return replace(dry, findings=tuple(findings), problems=problems, notes=(HOSTILE,))

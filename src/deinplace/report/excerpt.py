@@ -38,12 +38,15 @@ def _close(group: list[tuple[str, Place]], place: Place) -> bool:
 def _figure(group: list[tuple[str, Place]], view: View) -> str:
     path = group[0][1].path
     first = max(1, min(p.span.line for _, p in group) - _AROUND)
-    last = min(len(view.lines(path)), max(p.span.end_line for _, p in group) + _AROUND)
+    lines = view.lines(path)
+    final = len(lines) - (not lines[-1])  # what follows the last line end is no line
+    last = min(final, max(p.span.end_line for _, p in group) + _AROUND)
     name = view.path(path)
     rows = [
         _row(path, number, [(w, p) for w, p in group if _covers(p, number)], view) for number in range(first, last + 1)
     ]
-    where = ", ".join(f"line {p.span.line}" for _, p in sorted(group, key=lambda item: item[1].span))
+    numbers = sorted({p.span.line for _, p in group})
+    where = ("line " if len(numbers) == 1 else "lines ") + ", ".join(map(str, numbers))
     source = scrolled("".join(rows), f"Source of {name}")
     return f"<figure><figcaption>{escape(name)}, {where}</figcaption>{source}</figure>"
 

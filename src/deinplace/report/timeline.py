@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from html import escape
 
 from deinplace.model import Conflict, Event
-from deinplace.report import parts, words
+from deinplace.report import words
 from deinplace.report.view import View
 
-_STEP, _RAIL, _WIDTH, _FIT = 62, 64, 420, 46
+_STEP, _RAIL, _WIDTH, _TITLE, _DETAIL = 60, 44, 340, 37, 42
 _MORE = 3
 """So many writes are drawn; the rest are counted."""
 
@@ -41,8 +41,7 @@ def svg(conflict: Conflict, view: View, name: str) -> str:
 
 
 def _stops(conflict: Conflict, view: View) -> list[Stop]:
-    title = parts.saved_label(conflict.save, conflict.node).replace("saved here", "saved")
-    stops = [Stop("save", title, _detail(conflict.save, view))]
+    stops = [Stop("save", f"saved for {conflict.node}", _detail(conflict.save, view))]
     for number, write in enumerate(conflict.writes[:_MORE]):
         by = words.module(write.module) if write.module else write.optimizer or words.operation(write.op)
         stops.append(Stop("write", f"{'overwritten again' if number else 'overwritten'} by {by}", _detail(write, view)))
@@ -50,20 +49,20 @@ def _stops(conflict: Conflict, view: View) -> list[Stop]:
         stops.append(Stop("write", f"and {len(conflict.writes) - _MORE} more writes", ""))
     verb = "backward uses the new values unseen" if conflict.kind == "hidden" else "backward needs the saved value"
     place = conflict.backward[0] if conflict.backward else None
-    stops.append(Stop("backward", verb, f"{view.at(place)}  {view.code(place)}" if place else ""))
+    stops.append(Stop("backward", verb, f"{view.at(place)} · {view.code(place)}" if place else ""))
     return stops
 
 
 def _detail(event: Event, view: View) -> str:
-    return f"{view.at(event.place)}  {view.code(event.place)}" if event.place else "inside torch"
+    return f"{view.at(event.place)} · {view.code(event.place)}" if event.place else "inside torch"
 
 
 def _need(stops: list[Stop]) -> list[str]:
     """What backward reaches back for: an arc from it to the save, crossed out where the write stands."""
     top, middle, bottom = _y(0), _y(1), _y(len(stops) - 1)
     x = _RAIL - 12
-    arc = f"M {x} {bottom} C 8 {bottom}, 8 {top}, {x} {top}"
-    cross_x, cross_y = 21, (top + bottom) / 2 if len(stops) > 3 else middle
+    arc = f"M {x} {bottom} C 2 {bottom}, 2 {top}, {x} {top}"
+    cross_x, cross_y = 10, (top + bottom) / 2 if len(stops) > 3 else middle
     return [
         f'<path class="need" d="{arc}"/>',
         f'<path class="head" d="M {x + 2} {top} l -9 -5 v 10 z"/>',
@@ -73,13 +72,13 @@ def _need(stops: list[Stop]) -> list[str]:
 
 def _stop(stop: Stop, y: float) -> str:
     text = (
-        f'<text x="{_RAIL + 18}" y="{y - 2}">{escape(_fitted(stop.title))}</text>'
-        f'<text class="small" x="{_RAIL + 18}" y="{y + 16}">{escape(_fitted(stop.detail, 50))}</text>'
+        f'<text x="{_RAIL + 18}" y="{y - 2}">{escape(_fitted(stop.title, _TITLE))}</text>'
+        f'<text class="small" x="{_RAIL + 18}" y="{y + 16}">{escape(_fitted(stop.detail, _DETAIL))}</text>'
     )
     return f'<circle class="dot-{stop.kind}" cx="{_RAIL}" cy="{y}" r="8"/>{text}'
 
 
-def _fitted(text: str, length: int = _FIT) -> str:
+def _fitted(text: str, length: int) -> str:
     return text if len(text) <= length else text[: length - 1].rstrip() + "…"
 
 
