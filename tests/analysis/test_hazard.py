@@ -1,4 +1,5 @@
 """Which writes are hazards, and which are not."""
+# ruff: noqa: E501  (programs are data: a line each)
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
 """`fix` without a driver: what is rewritten, how, and what is left alone and why."""
+# ruff: noqa: E501  (programs are data: a line each)
 
 from __future__ import annotations
 
