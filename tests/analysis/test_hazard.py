@@ -66,47 +66,61 @@ HAZARDS = {
         "tanh",
     ),
     "module-in-sequential": (
-        "net = nn.Sequential(nn.Linear(2, 2), nn.Sigmoid(), nn.ReLU(inplace=True))\n"
-        "net(torch.ones(1, 2)).sum().backward()\n",
+        (
+            "net = nn.Sequential(nn.Linear(2, 2), nn.Sigmoid(), nn.ReLU(inplace=True))\n"
+            "net(torch.ones(1, 2)).sum().backward()\n"
+        ),
         "DIP101",
         "sigmoid",
     ),
     "flag-from-a-partial": (
-        "import functools\nact = functools.partial(nn.ReLU, inplace=True)\n"
-        "net = nn.Sequential(nn.Linear(2, 2), nn.Sigmoid(), act())\nnet(torch.ones(1, 2)).sum().backward()\n",
+        (
+            "import functools\nact = functools.partial(nn.ReLU, inplace=True)\n"
+            "net = nn.Sequential(nn.Linear(2, 2), nn.Sigmoid(), act())\nnet(torch.ones(1, 2)).sum().backward()\n"
+        ),
         "DIP101",
         "sigmoid",
     ),
     "class-given-as-an-argument": (
-        "class B(nn.Module):\n    def __init__(self, act=nn.ReLU):\n        super().__init__()\n"
-        "        self.l = nn.Linear(2, 2)\n        self.a = act(inplace=True)\n    def forward(self, x):\n"
-        "        return self.a(torch.sigmoid(self.l(x)))\n",
+        (
+            "class B(nn.Module):\n    def __init__(self, act=nn.ReLU):\n        super().__init__()\n"
+            "        self.l = nn.Linear(2, 2)\n        self.a = act(inplace=True)\n    def forward(self, x):\n"
+            "        return self.a(torch.sigmoid(self.l(x)))\n"
+        ),
         "DIP101",
         "sigmoid",
     ),
     "flag-set-in-a-loop": (
-        "net = nn.Sequential(nn.Linear(2, 2), nn.Sigmoid(), nn.ReLU())\nfor m in net.modules():\n"
-        "    if isinstance(m, nn.ReLU):\n        m.inplace = True\nnet(torch.ones(1, 2)).sum().backward()\n",
+        (
+            "net = nn.Sequential(nn.Linear(2, 2), nn.Sigmoid(), nn.ReLU())\nfor m in net.modules():\n"
+            "    if isinstance(m, nn.ReLU):\n        m.inplace = True\nnet(torch.ones(1, 2)).sum().backward()\n"
+        ),
         "DIP101",
         "sigmoid",
     ),
     "carried-through-a-loop": (
-        "w = nn.Linear(2, 2)\nacc = None\nfor i in range(3):\n    h = torch.relu(w(torch.ones(2)))\n"
-        "    if i == 0:\n        acc = h\n    else:\n        acc += h\nacc.sum().backward()\n",
+        (
+            "w = nn.Linear(2, 2)\nacc = None\nfor i in range(3):\n    h = torch.relu(w(torch.ones(2)))\n"
+            "    if i == 0:\n        acc = h\n    else:\n        acc += h\nacc.sum().backward()\n"
+        ),
         "DIP102",
         "relu",
     ),
     "buffer-between-two-forwards": (
-        "class S(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.l = nn.Linear(2, 2)\n"
-        "        self.register_buffer('s', torch.ones(2))\n    def forward(self, x):\n        h = self.l(x)\n"
-        "        self.s.mul_(0.9)\n        return h / self.s\nnet = S()\na, b = net(torch.ones(2)), net(torch.ones(2))\n"
-        "(a - b).sum().backward()\n",
+        (
+            "class S(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.l = nn.Linear(2, 2)\n"
+            "        self.register_buffer('s', torch.ones(2))\n    def forward(self, x):\n        h = self.l(x)\n"
+            "        self.s.mul_(0.9)\n        return h / self.s\nnet = S()\na, b = net(torch.ones(2)), net(torch.ones(2))\n"
+            "(a - b).sum().backward()\n"
+        ),
         "DIP103",
         "div",
     ),
     "step-between-forward-and-backward": (
-        "net = nn.Sequential(nn.Linear(2, 2), nn.Tanh(), nn.Linear(2, 2))\nopt = torch.optim.SGD(net.parameters(), lr=1)\n"
-        "a = net(torch.ones(1, 2)).sum()\na.backward(retain_graph=True)\nopt.step()\na.backward()\n",
+        (
+            "net = nn.Sequential(nn.Linear(2, 2), nn.Tanh(), nn.Linear(2, 2))\nopt = torch.optim.SGD(net.parameters(), lr=1)\n"
+            "a = net(torch.ones(1, 2)).sum()\na.backward(retain_graph=True)\nopt.step()\na.backward()\n"
+        ),
         "DIP201",
         "linear",
     ),

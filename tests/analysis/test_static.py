@@ -23,8 +23,10 @@ FIXED = {
         "d[key]",
     ),
     "two-halves-of-one-tensor": (
-        "def f():\n    p = torch.relu(w * 1)\n    a, b = p[:2], p[2:]\n    a *= 2.0\n    b *= 3.0\n"
-        "    return a.sum() * b.sum()\n\n\nf().backward()\n",
+        (
+            "def f():\n    p = torch.relu(w * 1)\n    a, b = p[:2], p[2:]\n    a *= 2.0\n    b *= 3.0\n"
+            "    return a.sum() * b.sum()\n\n\nf().backward()\n"
+        ),
         "a = a * 2.0",
     ),
     "flag": (
@@ -36,9 +38,11 @@ FIXED = {
         "with torch.no_grad():\n    w -= 0.1 * w.grad",
     ),
     "buffer-stays-the-object": (
-        "class S(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
-        "        self.register_buffer('s', torch.ones(3))\n    def forward(self, x):\n        self.s.mul_(0.5)\n"
-        "        return x / self.s\nnet = S()\n(net(w) + net(w)).sum().backward()\n",
+        (
+            "class S(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+            "        self.register_buffer('s', torch.ones(3))\n    def forward(self, x):\n        self.s.mul_(0.5)\n"
+            "        return x / self.s\nnet = S()\n(net(w) + net(w)).sum().backward()\n"
+        ),
         "self.s.clone()",
     ),
     "void-helper": (
@@ -48,9 +52,11 @@ FIXED = {
 }
 LEFT = {
     "optimizer-step": (
-        "net = nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 1))\n"
-        "opt = torch.optim.SGD(net.parameters(), lr=1)\ny = net(w).sum()\ny.backward(retain_graph=True)\nopt.step()\n"
-        "y.backward()\n",
+        (
+            "net = nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 1))\n"
+            "opt = torch.optim.SGD(net.parameters(), lr=1)\ny = net(w).sum()\ny.backward(retain_graph=True)\nopt.step()\n"
+            "y.backward()\n"
+        ),
         "step-order",
     ),
     "intent-of-an-argument": (
