@@ -12,6 +12,7 @@ from deinplace.verify import incidents, wording
 from deinplace.verify.drivers import Driver, DriverError, Laboratory, Settings
 from deinplace.verify.groups import group
 from deinplace.verify.search import Choice
+from deinplace.verify.texts import settings_files
 
 
 def diagnose(driver: Driver, roots: tuple[str, ...]) -> Outcome:
@@ -25,7 +26,7 @@ def diagnose(driver: Driver, roots: tuple[str, ...]) -> Outcome:
     if not run.attached:
         raise DriverError(f"{driver.title!r}: could not attach the probe; is Python started with -I, -E or -S?")
     found = incidents.incidents(run)
-    project = Project(_sources(found, roots))
+    project = Project(_sources(found, roots), texts=settings_files(driver.cwd))
     findings: list[Finding] = []
     for each in group(found, project, None):
         choice = Choice(each, None, (), "diagnosed")

@@ -204,9 +204,7 @@ def _environment(driver: Driver, settings: Path) -> dict[str, str]:
     return env
 
 
-def _execute(
-    command: tuple[str, ...], driver: Driver, env: dict[str, str], live: bool
-) -> tuple[int | None, str, str]:
+def _execute(command: tuple[str, ...], driver: Driver, env: dict[str, str], live: bool) -> tuple[int | None, str, str]:
     """Start, wait, and end the whole process group when time is up or the user interrupts."""
     pipe = None if live else subprocess.PIPE
     stdin = None if live else subprocess.DEVNULL

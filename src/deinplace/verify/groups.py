@@ -58,9 +58,7 @@ def _is_fallback(code: str) -> bool:
     return bool(getattr(rule(code), "fallback", False))
 
 
-def _merged(
-    members: list[tuple[Incident, tuple[tuple[Site, Rewrite], ...]]], project: Project
-) -> Group:
+def _merged(members: list[tuple[Incident, tuple[tuple[Site, Rewrite], ...]]], project: Project) -> Group:
     """Rewrites at the write serve all incidents of a group; clones at the saves are joined into one rewrite."""
     primary: dict[object, Rewrite] = {}
     fallback: list[list[Rewrite]] = []

@@ -101,6 +101,14 @@ def places_of(incident: Incident) -> tuple[Place, ...]:
     return tuple(place for event in events for place in event.stack[:2])
 
 
+def written_at(incident: Incident) -> tuple[Place, ...]:
+    """The innermost places of an incident's write."""
+    if incident.raised is not None:
+        return incident.raised.stack[:1]
+    assert incident.conflict is not None
+    return incident.conflict.write.stack[:1]
+
+
 def _named(function: str) -> str:
     """The function around comprehensions."""
     for part in (".<locals>.<listcomp>", ".<locals>.<genexpr>", ".<locals>.<dictcomp>", ".<locals>.<setcomp>"):

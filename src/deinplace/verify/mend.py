@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from deinplace.analysis.source import Source
 from deinplace.model import FileChange, Outcome, Verdict
@@ -16,6 +16,7 @@ from deinplace.verify.drivers import Driver, Laboratory, Run, Settings
 from deinplace.verify.groups import group
 from deinplace.verify.recording import Comparison, noise_floor
 from deinplace.verify.search import Choice, Search
+from deinplace.verify.texts import settings_files
 from deinplace.verify.trial import Bench, Result
 
 PASSES = 5
@@ -66,6 +67,7 @@ class _Mender:
     ) -> None:
         self.lab, self.driver, self.sources = lab, driver, sources
         self.options, self.progress = options, progress
+        self.texts = settings_files(driver.cwd)
         self.choices: list[Choice] = []
         self.notes: list[str] = []
         self.ran: frozenset[tuple[str, int]] = frozenset()
@@ -93,7 +95,7 @@ class _Mender:
         if run.exit_code == 0:
             return run, None
         self.progress("emulating the writes that autograd refuses")
-        return emulated(self.lab, self.driver, run, Project(self.sources))
+        return emulated(self.lab, self.driver, run, Project(self.sources, texts=self.texts))
 
     def _bench(self, first: Run, found: tuple[Incident, ...], emulate: Mapping[str, object] | None) -> Bench:
         """Run the oracle again: it gives the noise floor, and a closer look at the lines that matter."""
@@ -115,7 +117,7 @@ class _Mender:
         """Mend what the oracle showed; then what that uncovered; and so on."""
         last: Result | None = None
         for _ in range(PASSES):
-            project = Project(bench.current)
+            project = Project(bench.current, texts=self.texts)
             groups = group(found, project, self.options.allows())
             search = Search(bench, self.options.unsafe, self.progress)
             chosen, last = search.choose(groups)
@@ -151,6 +153,8 @@ class _Mender:
         if last is None or not (last.ended and last.equal):
             return self._outcome(None, {}, bench, refused=last)
         verdict = wording.verdict(last, bench, self.driver)
+        if verdict.status != "confirmed" and not self.options.unsafe:
+            return self._outcome(None, {}, bench, refused=replace(last, reason=verdict.reason))
         changed = {p: s.text for p, s in bench.current.items() if s.text != self.sources[p].text}
         return self._outcome(verdict, changed, bench)
 
@@ -162,7 +166,7 @@ class _Mender:
                 dict(self.sources),
             )  # fmt: skip
             return self._passes(bench, found)
-        project = Project(self.sources)
+        project = Project(self.sources, texts=self.texts)
         for each in group(found, project, self.options.allows()):
             reason = "unsafe" if any(r.applicability == "unsafe" for r in each.alternatives) else "no-oracle"
             self.choices.append(Choice(each, None, (), reason))
@@ -180,7 +184,7 @@ class _Mender:
         bench: Bench | None = None,
         refused: Result | None = None,
     ) -> Outcome:
-        project = Project(self.sources)
+        project = Project(self.sources, texts=self.texts)
         findings = tuple(
             f for choice in self.choices for f in wording.findings(choice, project, verdict, bool(changed), refused)
         )
@@ -189,8 +193,6 @@ class _Mender:
             "fix", findings, changes, (), tuple(dict.fromkeys(self.notes)), verdict,
             runs=self.lab.count, driver=self.driver.title, driver_exit=None, files=len(self.sources),
         )  # fmt: skip
-
-
 
 
 def _with_functions_at(

@@ -17,7 +17,10 @@ RTOL = 1e-5
 ATOL = 1e-7
 COARSE = {"float16": 2e-3, "bfloat16": 2e-2, "float8_e4m3fn": 0.2, "float8_e5m2": 0.4}
 """Relative tolerance of the types too coarse for the default."""
+UNSTABLE = 1e-3
+"""A value that moves by more than this part of its size between two equal runs cannot be compared at all."""
 CALLS = ("returned", "after call")
+GRADIENTS = ("gradients", "consumed", "grad")
 Key = tuple[int, int, str]
 Values = Mapping[str, Any]
 
@@ -64,6 +67,8 @@ class Comparison:
     """Leaves whose gradients were compared after a backward."""
     noise: dict[Key, float] = field(default_factory=dict)
     unstable: set[Key] = field(default_factory=set)
+    unsteady: bool = False
+    """True where gradients themselves vary from run to run, so that none can be confirmed."""
 
     @property
     def hard(self) -> list[Difference]:
@@ -80,6 +85,21 @@ def recordings(run: Run) -> list[list[Record]]:
     """The recordings of a run's processes that used torch, in a fixed order."""
     loaded = [list(_load(p.recording)) for p in run.processes if p.recording is not None]
     return [records for records in loaded if records]
+
+
+def changes_argument_aside(records: Sequence[Record], name: str) -> bool:
+    """Whether a recorded function, in some call, returned something that is neither None nor one of its arguments."""
+    result: Any = None
+    for record in records:
+        if record.name != name:
+            continue
+        if record.kind == "returned":
+            result = record.values["result"]
+        elif record.kind == "after call" and (result is None or result.get("k") != "NoneType"):
+            arguments = [v for k, v in record.values.items() if k.startswith("argument") and "." not in k]
+            if result is None or all(result.get("v") is None or result["v"] != a.get("v") for a in arguments):
+                return True
+    return False
 
 
 def _load(path: Path) -> Iterator[Record]:
@@ -215,7 +235,7 @@ class _Comparer:
         if "v" not in a or "v" not in b:
             return
         self.result.compared += 1
-        if self.record.kind in ("gradients", "consumed", "grad"):
+        if self.record.kind in GRADIENTS:
             self.result.gradients += 1
             seen = self.result.stepped if self.record.kind == "consumed" else self.result.leaves
             seen.add((self.process, self.record.name, label))
@@ -235,8 +255,12 @@ class _Comparer:
             worst = max(worst, gap if gap == gap else math.inf)
         key = (self.process, self.position, label)
         if self.measure:
-            if worst:
+            if worst > UNSTABLE * scale:
+                self.differ(label, "varies from run to run")
+            elif worst:
                 self.result.noise[key] = worst
+            return
+        if key in self.noise.unstable and self.record.kind not in CALLS:
             return
         allowed = (ATOL if rtol else 0.0) + rtol * scale + 4 * self.noise.noise.get(key, 0.0)
         if worst > allowed:
@@ -250,6 +274,7 @@ class _Comparer:
         key = (self.process, self.position, label)
         if self.measure:
             self.result.unstable.add(key)
+            self.result.unsteady |= self.record.kind in GRADIENTS
         elif key in self.noise.unstable and self.record.kind not in CALLS:
             return
         soft = self.record.soft and not hard

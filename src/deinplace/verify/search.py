@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from deinplace.analysis.source import Source
 from deinplace.model import Place, Rewrite, Status, Trial, Verdict
 from deinplace.rules.base import Incident
+from deinplace.verify import incidents
 from deinplace.verify.groups import Group
+from deinplace.verify.recording import changes_argument_aside, recordings
 from deinplace.verify.trial import Bench, Result
 
 Progress = Callable[[str], None]
+_ARGUMENT = re.compile(r"argument \w+(\[.*\])?")
+"""Labels of what an argument itself holds after a call, as opposed to its attributes."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +64,7 @@ class Search:
             reason = result.reason or "the conflict is still there"
             status: Status = "unconfirmed" if reason.startswith("not tried") else "refuted"
             trials.append(Trial(rewrite, Verdict(status, reason)))
-            if contract(group, result):
+            if self.contract(group, result):
                 chosen = rewrite if self.unsafe else None
                 return Choice(group, chosen, tuple(trials), "meaning-differs", self.unsafe)
         if self.unsafe:
@@ -74,6 +79,20 @@ class Search:
         """Whether one of a group's incidents is among those that a run left."""
         before = {shape(i, self.bench.current) for i in group.incidents}
         return bool(before & {shape(i, {**self.bench.current, **result.files}) for i in result.left})
+
+    def contract(self, group: Group, result: Result) -> bool:
+        """Whether a rewrite fails because callers no longer see their argument change.
+
+        A function that returns something else and changes an argument on the way may mean it or not: the literal
+        program and the one that was meant differ, and that is not ours to choose. One that returns nothing, or the
+        argument itself, means it.
+        """
+        if result.equal or result.comparison is None or self.bench.oracle is None:
+            return False
+        functions = {f"{p.path}:{p.function}" for i in group.incidents for p in incidents.written_at(i)}
+        changed = {d.name for d in result.comparison.soft if _ARGUMENT.fullmatch(d.label) and d.name in functions}
+        records = [record for process in recordings(self.bench.oracle) for record in process]
+        return any(changes_argument_aside(records, name) for name in changed)
 
     def _together(self, choices: list[Choice]) -> tuple[list[Choice], Result | None]:
         """Join what held alone; a rewrite that harms the others is taken out again."""
@@ -125,12 +144,3 @@ def shape(incident: Incident, sources: Mapping[str, Source]) -> object:
     )
 
 
-def contract(group: Group, result: Result) -> bool:
-    """Whether the only harm of a rewrite is that callers no longer see their argument change.
-
-    A function that returns something else and changes an argument on the way may mean it or not: the literal
-    program and the one that was meant differ, and that is not ours to choose.
-    """
-    if not result.stale:
-        return False
-    return all(d.label.startswith("argument") and not d.label.startswith("argument 0.") for d in result.stale)

@@ -23,6 +23,9 @@ def verdict(result: Result, bench: Bench, driver: Driver) -> Verdict:
     if comparison is None:
         why = "it runs to its end; what it computes changes on purpose, so there is nothing to compare with"
         return Verdict("unconfirmed", why, driver=driver.title, device="cpu")
+    if bench.noise.unsteady:
+        why = "gradients vary from run to run by themselves, so there is nothing firm to compare with"
+        return Verdict("unconfirmed", why, driver=driver.title, device="cpu", compared=comparison.compared)
     return Verdict(
         "confirmed",
         f"gradients of {comparison.gradients} tensors in {comparison.steps} optimizer steps",
