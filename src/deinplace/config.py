@@ -15,6 +15,7 @@ from deinplace.files import DEFAULT_EXCLUDE, Selection
 
 FORMATS = (
     "full", "concise", "json", "sarif", "github", "gitlab", "junit", "rdjson", "markdown", "html",
+    "patch",
 )  # fmt: skip
 VERIFY = ("auto", "require", "off")
 

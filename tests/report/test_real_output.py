@@ -43,7 +43,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("kind", [kind for kind in FORMATS if kind != "patch"])
 def test_check_prints_it(kind: str, folder: Path) -> None:
     result = deinplace(folder, "check", "--output-format", kind)
     assert (result.returncode, result.stderr) == (1, "")
@@ -74,15 +74,26 @@ def test_a_file_gets_the_report_and_the_terminal_the_summary(folder: Path, tmp_p
     assert page.read_text("utf-8").startswith("<!DOCTYPE html>")
 
 
-@pytest.mark.parametrize("kind", ["sarif", "rdjson", "markdown", "html"])
-def test_a_proved_rewrite_is_in_it(kind: str, tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(programs.FAILING)
-    result = deinplace(tmp_path, "fix", ".", "--run", f"{PYTHON} train.py", "--diff", "--output-format", kind)
-    assert result.returncode == 1
-    assert (tmp_path / "train.py").read_text() == programs.FAILING
-    assert "confirmed on cpu" in result.stdout
+@pytest.fixture(scope="module")
+def proved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with one report of each format, all of the same run."""
+    place = tmp_path_factory.mktemp("proved")
+    (place / "train.py").write_text(programs.FAILING)
+    wanted = [f"--report={kind}=out.{kind}" for kind in FORMATS]
+    result = deinplace(place, "fix", ".", "--run", f"{PYTHON} train.py", "--diff", "--output-format", "patch", *wanted)
+    assert (result.returncode, result.stderr) == (1, "")
+    assert (place / "train.py").read_text() == programs.FAILING
+    assert result.stdout == (place / "out.patch").read_text()
+    return place
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_proved_rewrite_is_in_it(kind: str, proved: Path) -> None:
+    text = (proved / f"out.{kind}").read_text("utf-8")
+    if kind not in ("gitlab", "patch", "json"):
+        assert "confirmed on cpu" in text
     if kind == "sarif":
-        (found,) = valid("sarif-2.1.0-rtm.5.json", json.loads(result.stdout))["runs"][0]["results"]
+        (found,) = valid("sarif-2.1.0-rtm.5.json", json.loads(text))["runs"][0]["results"]
         (change,) = found["fixes"][0]["artifactChanges"]
         (replacement,) = change["replacements"]
         region = replacement["deletedRegion"]
@@ -93,10 +104,10 @@ def test_a_proved_rewrite_is_in_it(kind: str, tmp_path: Path) -> None:
         old = "    y += x  # overwrites what relu kept\n"
         assert "".join(lines) == programs.FAILING.replace(old, programs.FIXED_LINE)
     elif kind == "rdjson":
-        (found,) = valid("rdjson.json", json.loads(result.stdout))["diagnostics"]
+        (found,) = valid("rdjson.json", json.loads(text))["diagnostics"]
         assert [s["text"] for s in found["suggestions"]] == [programs.FIXED_LINE.rstrip("\n")]
-    else:
-        assert programs.FIXED_LINE.strip() in result.stdout
+    elif kind in ("full", "json", "markdown", "html", "patch"):
+        assert programs.FIXED_LINE.strip() in text
 
 
 def test_the_programs_own_output_stays_out_of_a_document(tmp_path: Path) -> None:
@@ -105,3 +116,10 @@ def test_the_programs_own_output_stays_out_of_a_document(tmp_path: Path) -> None
     assert "mine" in result.stderr
     (found,) = valid("rdjson.json", json.loads(result.stdout))["diagnostics"]
     assert [r["location"]["range"]["start"]["line"] for r in found["related_locations"]] == [6, 7, 12]
+
+
+def test_a_report_that_cannot_be_is_refused_before_anything_runs(folder: Path) -> None:
+    for value in ("pdf=x", "html", "html="):
+        result = deinplace(folder, "check", "--report", value)
+        assert (result.returncode, result.stdout) == (2, "")
+        assert "FORMAT=FILE" in result.stderr

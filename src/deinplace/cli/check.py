@@ -18,9 +18,11 @@ from deinplace.cli.options import (
     OutputFormat,
     Paths,
     Quiet,
+    Reports,
     RespectGitignore,
     Select,
     Verbose,
+    reports,
     selected,
     settings,
 )
@@ -37,6 +39,7 @@ def check(
     respect_gitignore: RespectGitignore = None,
     output_format: OutputFormat = None,
     output_file: OutputFile = None,
+    report: Reports = None,
     exit_zero: ExitZero = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -47,6 +50,7 @@ def check(
         select=select, ignore=ignore, extend_select=extend_select, exclude=exclude, extend_exclude=extend_exclude,
         force_exclude=force_exclude, respect_gitignore=respect_gitignore, output_format=output_format,
     )  # fmt: skip
+    more = reports(report)
     from deinplace.cli import output
     from deinplace.cli.sources import gather
     from deinplace.model import Outcome
@@ -60,5 +64,5 @@ def check(
         findings = tuple(f for f in find(sources, config) if codes is None or f.rule in codes)
         outcome = replace(outcome, findings=findings)
     seen = output.view(outcome, {path: source.text for path, source in sources.items()}, verbose, quiet)
-    output.emit(outcome, seen, config.output_format, output_file, color)
+    output.emit(outcome, seen, config.output_format, output_file, color, more=more)
     return exits.of_findings(outcome, exit_zero)

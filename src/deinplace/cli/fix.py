@@ -26,11 +26,13 @@ from deinplace.cli.options import (
     Paths,
     Python,
     Quiet,
+    Reports,
     RespectGitignore,
     Select,
     Timeout,
     Verbose,
     Verify,
+    reports,
     selected,
     settings,
 )
@@ -66,6 +68,7 @@ def fix(
     respect_gitignore: RespectGitignore = None,
     output_format: OutputFormat = None,
     output_file: OutputFile = None,
+    report: Reports = None,
     exit_zero: ExitZero = False,
     exit_non_zero_on_fix: Annotated[
         bool, typer.Option("--exit-non-zero-on-fix", help="Exit 1 where something was rewritten.")
@@ -87,13 +90,14 @@ def fix(
     )  # fmt: skip
     if config.verify == "require" and not config.run:
         raise DeinplaceError('--verify require needs a program to verify with: --run "python train.py"')
+    more = reports(report)
     from deinplace.cli import output
 
     given = paths or ["."]
     outcome, sources = _mended(given, config, quiet, verbose)
     seen = output.view(outcome, {path: source.text for path, source in sources.items()}, verbose, quiet)
     outcome = _proposed(outcome) if diff else _written(outcome, sources, given)
-    output.emit(outcome, seen, config.output_format, output_file, color, diff_only=diff)
+    output.emit(outcome, seen, config.output_format, output_file, color, diff, more)
     return exits.of_findings(outcome, exit_zero, exit_non_zero_on_fix)
 
 

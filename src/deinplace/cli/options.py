@@ -27,6 +27,7 @@ class Format(StrEnum):
     rdjson = "rdjson"
     markdown = "markdown"
     html = "html"
+    patch = "patch"
 
 
 class Verify(StrEnum):
@@ -50,6 +51,9 @@ _FILES, _RULES, _OUTPUT = "Which files", "Which rules", "Output"
 Paths = Annotated[list[str] | None, typer.Argument(metavar="PATH", help="Files and folders.", show_default=".")]
 OutputFormat = Annotated[Format | None, typer.Option(help="Format of the report [default: full].")]
 OutputFile = Annotated[Path | None, typer.Option(help="Write the report to this file.", dir_okay=False)]
+Reports = Annotated[
+    list[str] | None, typer.Option("--report", metavar="FORMAT=FILE", help="One more report; may be given again.")
+]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Findings only: no progress, no summary.")]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Also what was tried, and what was suppressed.")]
 ColorFlag = Annotated[Color, typer.Option(help="Colours; auto heeds FORCE_COLOR, NO_COLOR and the terminal.")]
@@ -88,6 +92,21 @@ def settings(**flags: Any) -> config.Config:
         if flags.get(name) is not None:
             flags[name] = str(flags[name])
     return config.load(str(Path.cwd()), flags)
+
+
+def reports(values: list[str] | None) -> tuple[tuple[str, Path], ...]:
+    """Formats and files of the reports to write besides the main one.
+
+    Raises:
+        DeinplaceError: a value that is not FORMAT=FILE, or a format that does not exist.
+    """
+    out = []
+    for value in values or ():
+        kind, equals, file = value.partition("=")
+        if not equals or not file or kind not in config.FORMATS:
+            raise DeinplaceError(f"--report {value}: write FORMAT=FILE, FORMAT one of {', '.join(config.FORMATS)}")
+        out.append((kind, Path(file)))
+    return tuple(out)
 
 
 def selected(found: config.Config) -> frozenset[str] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
@@ -31,12 +31,22 @@ def view(outcome: Outcome, texts: Mapping[str, str], verbose: bool, quiet: bool)
     return View(str(Path.cwd()), known, verbose=verbose, quiet=quiet)
 
 
-def emit(outcome: Outcome, seen: View, kind: str, file: Path | None, color: Color, diff_only: bool = False) -> None:
-    """Print the report, or write it to `file` and print the summary to standard error.
+def emit(
+    outcome: Outcome,
+    seen: View,
+    kind: str,
+    file: Path | None,
+    color: Color,
+    diff_only: bool = False,
+    more: Iterable[tuple[str, Path]] = (),
+) -> None:
+    """Print the report, or write it to `file` and print the summary to standard error; and write those of `more`.
 
     Raises:
-        DeinplaceError: `file` cannot be written.
+        DeinplaceError: a file cannot be written.
     """
+    for other, path in more:
+        _save(path, render(other, outcome, seen))
     if file is not None:
         _save(file, render(kind, outcome, seen))
     people = kind in FOR_PEOPLE

@@ -25,8 +25,10 @@ from deinplace.cli.options import (
     Paranoid,
     Python,
     Quiet,
+    Reports,
     Timeout,
     Verbose,
+    reports,
     settings,
 )
 from deinplace.errors import DeinplaceError
@@ -44,6 +46,7 @@ def run(
     max_steps: MaxSteps = None,
     output_format: OutputFormat = None,
     output_file: OutputFile = None,
+    report: Reports = None,
     quiet: Quiet = False,
     verbose: Verbose = False,
     color: ColorFlag = Color.auto,
@@ -62,6 +65,7 @@ def run(
     config = settings(
         python=python, paranoid=paranoid, timeout=timeout, max_steps=max_steps, output_format=output_format
     )
+    more = reports(report)
     command, script = command_of(program, module, config.python)
     from deinplace.cli import output
     from deinplace.report import FOR_PEOPLE
@@ -77,7 +81,7 @@ def run(
         remedy = shlex.join(("deinplace", "fix", ".", "--run", title))
         outcome = replace(outcome, notes=(*outcome.notes, f"to mend and prove it: {remedy}"))
     seen = output.view(outcome, {}, verbose, quiet)
-    output.emit(outcome, seen, config.output_format, output_file, color)
+    output.emit(outcome, seen, config.output_format, output_file, color, more=more)
     return exits.of_run(outcome)
 
 

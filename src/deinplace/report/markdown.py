@@ -7,6 +7,7 @@ escaped, and it mentions nobody.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from deinplace.model import Finding, Outcome
 from deinplace.report import diff, parts, words
@@ -37,6 +38,13 @@ def render(outcome: Outcome, view: View) -> str:
     if outcome.notes:
         blocks.append("\n".join(f"> {escape(note)}" for note in outcome.notes))
     return "\n\n".join([*blocks, *_diffs(outcome, view, _LIMIT - sum(map(len, blocks)))]) + "\n"
+
+
+def patch(text: str, names: Sequence[str]) -> str:
+    """A comment that shows a patch, for where it may not be committed."""
+    listed = "\n".join(f"- {code(name)}" for name in names)
+    head = "## deinplace: a patch for this pull request\n\nTo apply it: download the artifact and `git apply` it."
+    return f"{head}\n\n{listed}\n\n{_folded('The patch', text, _LIMIT - len(listed))}\n"
 
 
 def escape(text: str, cell: bool = False) -> str:
@@ -91,16 +99,18 @@ def _item(finding: Finding, view: View) -> str:
 def _diffs(outcome: Outcome, view: View, room: int) -> list[str]:
     blocks = []
     for change in outcome.changes:
-        text = diff.unified(change, view).rstrip("\r\n")
-        fence = "`" * max(3, max((len(run) for run in re.findall("`+", text)), default=0) + 1)
-        name = escape(view.path(change.path))
-        body = f"{fence}diff\n{text}\n{fence}"
-        if len(body) > room:
-            body = "The diff is too long to be shown here."
-        block = f"<details><summary>Changes to {name}</summary>\n\n{body}\n\n</details>"
+        block = _folded(f"Changes to {view.path(change.path)}", diff.unified(change, view), room)
         room -= len(block)
         blocks.append(block)
     return blocks
+
+
+def _folded(title: str, text: str, room: int) -> str:
+    """A diff behind a title, in a fence that it cannot close."""
+    text = text.rstrip("\r\n")
+    fence = "`" * max(3, max((len(run) for run in re.findall("`+", text)), default=0) + 1)
+    body = f"{fence}diff\n{text}\n{fence}" if len(text) <= room else "The diff is too long to be shown here."
+    return f"<details><summary>{escape(title)}</summary>\n\n{body}\n\n</details>"
 
 
 def _lower(text: str) -> str:
