@@ -49,7 +49,7 @@ def rewritten(buffer: Buffer, spread: bool) -> tuple[list[Edit], str] | None:
 def _ends(buffer: Buffer) -> bool:
     """Everything behind the loop can read the list; nobody further out sees the name."""
     source = buffer.source
-    if loops_around(source, buffer.loop) or (isinstance(source.scope(buffer.loop), ast.Module) and not buffer.late):
+    if loops_around(source, buffer.loop) or isinstance(source.scope(buffer.loop), ast.Module | ast.ClassDef):
         return False
     return all(fits(source, n, buffer.dims) for n in buffer.late)
 

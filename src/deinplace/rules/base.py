@@ -17,6 +17,8 @@ class Project:
 
     sources: Mapping[str, Source]
     read_only: Mapping[str, Source] = field(default_factory=dict)
+    texts: Mapping[str, str] = field(default_factory=dict)
+    """Settings files (JSON, YAML, TOML) beside the program, by absolute path: advice may name their lines."""
 
     def get(self, path: str) -> Source | None:
         """The file at `path`, editable or not."""

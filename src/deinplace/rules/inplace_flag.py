@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 from collections.abc import Iterable, Iterator
 
 from deinplace.analysis.source import Source
@@ -10,7 +11,7 @@ from deinplace.model import Edit, ModuleInfo, Place, Rewrite, Site
 from deinplace.rewrite.expression import clone, path_of, replace
 from deinplace.rewrite.insert import insert_after
 from deinplace.rewrite.statement import Refused
-from deinplace.rules import _clone, _flags, _locate
+from deinplace.rules import _clone, _flag_flow, _flags, _locate
 from deinplace.rules.base import Case, Incident, Project, Rule
 
 _HEAD = "import torch\nimport torch.nn.functional as F\nfrom torch import nn\n\n\n"
@@ -127,6 +128,10 @@ class InplaceFlag(Rule):
             node = _flagging(place, project, module is not None)
             if node is not None:
                 return self._site(project.sources[place.path], node)
+        if module is not None:
+            literal = next(_literals(module, project), None)
+            if literal is not None:
+                return self._site(literal[0], literal[1].node)
         stack = _locate.write_stack(incident)
         found = _locate.first_editable(stack, project) if module is not None else None
         call = _locate.covering(found[0], found[1].span, ast.Call) if found else None
@@ -135,24 +140,43 @@ class InplaceFlag(Rule):
     def rewrites(self, site: Site, project: Project, incident: Incident | None = None) -> Iterable[Rewrite]:
         """Candidates, the cheapest first."""
         source = project.sources.get(site.path)
-        node = _locate.node_of(site, source, (ast.Call, ast.Assign)) if source else None
-        if source is not None and node is not None:
-            yield from self._at(source, node)
+        node = _locate.node_of(site, source, (ast.Call, ast.Assign, ast.Constant)) if source else None
         module = _module(incident) if incident is not None else None
         if incident is None or module is None:
+            if source is not None and node is not None:
+                yield from self._at(source, node)
             return
+        nodes = [(source, node)] if source is not None and node is not None else []
         for place in dict.fromkeys([*module.flagged, *module.constructed]):
             other = _flagging(place, project, True)
             if other is not None and other is not node:
-                yield from self._at(project.sources[place.path], other)
-        yield from self._cloned_at_call(incident, project)
-        yield from self._switched_off(module, project)
+                nodes.append((project.sources[place.path], other))
+        for where, each in nodes:
+            yield from self._at(where, each, spelled=True)
+        for where, flag in _literals(module, project):
+            if flag.node is not node:
+                yield from self._at(where, flag.node)
+        settings = _flag_flow.lines_in_texts(project)
+        note = f"the flag is set in {', '.join(settings[:3])}: to switch it off there is the smaller change"
+        cut = [r for where, each in nodes for r in self._at(where, each, spelled=False)]
+        for rewrite in (*cut, *self._cloned_at_call(incident, project), *self._switched_off(module, project)):
+            yield dataclasses.replace(rewrite, note=note) if settings and not rewrite.note else rewrite
 
     def advice(self, site: Site, project: Project, incident: Incident | None = None) -> str:
         """What to do by hand."""
+        settings = _flag_flow.lines_in_texts(project)
+        if settings and incident is not None and _module(incident) is not None:
+            return f"The flag seems to be set in {', '.join(settings[:3])}: set it to false there, or give it a clone."
         return f"Build `{site.target}` with `inplace=False`, or give it a clone of its input."
 
-    def _at(self, source: Source, node: ast.AST) -> Iterator[Rewrite]:
+    def _at(self, source: Source, node: ast.AST, spelled: bool | None = None) -> Iterator[Rewrite]:
+        """Rewrites at one place; `spelled` False leaves out literals, True leaves out all but literals."""
+        if spelled is False and not isinstance(node, ast.Call):
+            return
+        if isinstance(node, ast.Constant):
+            title = f"switch `inplace` off on line {node.lineno}"
+            yield _clone.rewrite(self.code, source, title, [replace(source, node, "False")], node)
+            return
         if isinstance(node, ast.Assign):
             edit = replace(source, node.value, "False")
             yield _clone.rewrite(self.code, source, "switch the flag off where it is set", [edit], node)
@@ -161,9 +185,12 @@ class InplaceFlag(Rule):
             return
         bound = _flags.discarded(source, node)
         statement = source.statement(node)
-        if isinstance(statement, ast.Expr) and statement.value is node:
+        computes = _flags.argument(source, node, lenient=True) is not None
+        if isinstance(statement, ast.Expr) and statement.value is node and computes:
             bound = [*bound, *_flags.bind_result(source, statement)]
         for flag in _flags.flags(source, node):
+            if spelled not in (None, _flags.is_true(flag.node)):
+                continue
             title = f"switch `inplace` off {flag.where}"
             yield _clone.rewrite(self.code, source, title, [flag.edit, *bound], flag.node)
 
@@ -209,7 +236,8 @@ class InplaceFlag(Rule):
 
     def _site(self, source: Source, node: ast.AST) -> Site:
         named = node.func if isinstance(node, ast.Call) else node
-        return _locate.site(self.code, source, node, source.segment(named), "inplace")
+        target = "inplace" if isinstance(node, ast.Constant) else source.segment(named)
+        return _locate.site(self.code, source, node, target, "inplace")
 
 
 def _module(incident: Incident) -> ModuleInfo | None:
@@ -217,6 +245,15 @@ def _module(incident: Incident) -> ModuleInfo | None:
     if incident.conflict is not None and incident.conflict.write.optimizer:
         return None
     return event.module if event is not None and event.module is not None and event.module.inplace else None
+
+
+def _literals(module: ModuleInfo, project: Project) -> Iterator[tuple[Source, _flags.Flag]]:
+    """Literals that set the flag far from the call that builds the layer: what the calls lead to, then any others."""
+    places = tuple(dict.fromkeys([*module.flagged, *module.constructed]))
+    found = list(_flag_flow.along(places, project))
+    yield from found
+    known = {id(flag.node) for _, flag in found}
+    yield from (pair for pair in _flag_flow.elsewhere(places, project) if id(pair[1].node) not in known)
 
 
 def _sets_flag(node: ast.Assign) -> bool:
