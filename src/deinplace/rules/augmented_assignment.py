@@ -44,6 +44,9 @@ class AugmentedAssignment(Rule):
     no longer see the change, and the result's dtype follows promotion rather than `x`. Where a run shows other names
     for the tensor they are rebound too (`x = y = x + r`); otherwise `x` is cloned and stays updated in place.
 
+    Often done, and wrong: `x /= a + b` written as `x = x / a + b` (the right side keeps its parentheses here), and
+    `w -= lr * w.grad` on a leaf written as `w = w - lr * w.grad`: the new `w` is no leaf, and its `.grad` stays empty.
+
     ## References
     - [Autograd mechanics: in-place operations](https://pytorch.org/docs/stable/notes/autograd.html#in-place-operations-with-autograd)
     """

@@ -67,6 +67,10 @@ class CarriedState(Rule):
     Unsafe: `detach()` truncates backpropagation through time, so gradients change. That is what nearly every such loop
     means, but it is not what the code says.
 
+    Often said, and wrong: that `retain_graph=True` mends "backward through the graph a second time" in such a loop. It
+    keeps the graph of earlier rounds alive, whose weights have been stepped since: the next error is "modified by an
+    inplace operation".
+
     ## References
     - https://pytorch.org/docs/stable/generated/torch.Tensor.detach.html
     """

@@ -36,6 +36,10 @@ class CloneWhereSaved(Rule):
     ## Fix safety
     Values and aliases stay as they are: every name of the written tensor still sees the write. It costs one copy.
 
+    Often said, and wrong: that in-place writes after `clone()` give silently wrong gradients. The clone has storage and
+    a version counter of its own, and its gradient flows back unchanged. Silent are only writes that autograd does not
+    see: through `.data`, NumPy memory, DLPack or foreign code (`--paranoid` finds those).
+
     ## References
     - [Autograd mechanics: saved tensors](https://pytorch.org/docs/stable/notes/autograd.html#saved-tensors)
     """

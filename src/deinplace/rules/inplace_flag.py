@@ -44,6 +44,11 @@ class InplaceFlag(Rule):
     are bound to their argument in the same rewrite. Where the flag cannot be edited the input is cloned at the call.
     `inplace=` of functions that are not torch's (pandas, quantization) is never touched.
 
+    Often said, and wrong: that an in-place ReLU behind BatchNorm corrupts `running_mean` in eval mode (the running
+    statistics are other tensors); that `F.sigmoid(x, inplace=True)` is accepted and ignored (it raises TypeError);
+    that there is an in-place GELU (neither `nn.GELU` nor `F.gelu` takes the flag); that every flag has to go (behind
+    Linear, Conv and BatchNorm an in-place ReLU overwrites nothing that backward needs).
+
     ## References
     - [torch.nn.ReLU](https://pytorch.org/docs/stable/generated/torch.nn.ReLU.html)
     """

@@ -41,6 +41,9 @@ class InplaceMethod(Rule):
     whose twin has another dtype or other defaults) stay, and their tensor is cloned before. Other names of the tensor
     no longer see the change. `requires_grad_` is never touched.
 
+    Often said, and wrong: that `.data` mends the error. `x.data.mul_(2)` only hides the write from the version counter:
+    backward runs, and multiplies by the new values. A conflict of this kind is reported as hidden.
+
     ## References
     - [Tensor methods](https://pytorch.org/docs/stable/tensors.html)
     """

@@ -55,6 +55,9 @@ class StepBeforeBackward(Rule):
     the forward would have to be computed again after the step, the meaning is the author's to choose: those rewrites
     are unsafe and say how they differ.
 
+    Often said, and wrong: that "all backward() first, then all step()" is always the same. Where the second loss also
+    reaches the first optimizer's parameters, its gradients are added to those that the first step consumes.
+
     ## References
     - https://pytorch.org/docs/stable/generated/torch.Tensor.backward.html
     """

@@ -14,6 +14,7 @@ from deinplace.rules import _clone, _locate, _names
 from deinplace.rules._callers import caller_clones
 from deinplace.rules.base import Case, Incident, Project, Rule
 
+_PUTS = ("aten::index_put_", "aten::_index_put_impl_")
 _MASKS = (ast.Compare, ast.UnaryOp, ast.BinOp)
 
 
@@ -43,7 +44,11 @@ class SubscriptWrite(Rule):
 
     ## Fix safety
     The clone leaves the old tensor as it was: other names of it no longer see the write. One clone before a loop is
-    tried before one clone in every round. A mask that compares the tensor with a scalar becomes `masked_fill`.
+    tried before one clone in every round. A mask that compares the tensor with a scalar becomes `masked_fill`, an index
+    that is a tensor `index_put`, which treats duplicate indices as the write did.
+
+    Often said, and wrong: that a masked write may always become `torch.where`. `torch.where(x > 0, x.sqrt(), 0)` runs
+    both branches, and the one that is not taken turns an infinite derivative times zero into a gradient of NaN.
 
     ## References
     - [torch.Tensor.masked_fill](https://pytorch.org/docs/stable/generated/torch.Tensor.masked_fill.html)
@@ -110,6 +115,7 @@ class SubscriptWrite(Rule):
             return
         if isinstance(node, ast.Assign):
             yield from self._masked(source, node, target)
+            yield from self._indexed(source, node, target, incident)
         yield from _clone.clones_before(self.code, source, node, target)
         yield from _clone.alias_clones(self.code, source, node, target)
         yield from caller_clones(self.code, source, node, target, project, incident)
@@ -119,6 +125,24 @@ class SubscriptWrite(Rule):
         return (
             f"Clone the tensor that `{site.target}` writes into before the write, or build it with cat, stack or where."
         )
+
+    def _indexed(
+        self, source: Source, node: ast.Assign, target: ast.expr, incident: Incident | None
+    ) -> Iterator[Rewrite]:
+        """`x[index] = v` as `x = x.index_put((index,), v)`, once a run has shown that the index is a tensor."""
+        conflict = incident.conflict if incident is not None else None
+        if conflict is None or not conflict.write.op.startswith(_PUTS) or _clone.in_loop(source, node):
+            return
+        if not (isinstance(target, ast.Subscript) and path_of(target.value) and path_of(target.slice)):
+            return
+        if _is_number(node.value) or not isinstance(target.value, ast.Name):
+            return
+        owner, index, value = (source.segment(n) for n in (target.value, target.slice, node.value))
+        if "#" in value or isinstance(node.value, ast.Tuple | ast.GeneratorExp | ast.NamedExpr | ast.Yield | ast.Await):
+            return
+        start, end = source.bounds(node)
+        edit = trimmed(source, start, end, f"{owner} = {owner}.index_put(({index},), {value})")
+        yield _clone.rewrite(self.code, source, f"put the values into a new `{owner}`", [edit], node)
 
     def _masked(self, source: Source, node: ast.Assign, target: ast.expr) -> Iterator[Rewrite]:
         if not (isinstance(target, ast.Subscript) and path_of(target.value) and _is_scalar(node.value)):
@@ -146,6 +170,12 @@ def _written(node: ast.Assign) -> ast.Attribute | ast.Subscript | None:
 def _inside(source: Source, node: ast.AST, outer: ast.AST) -> bool:
     (start, end), (low, high) = source.bounds(node), source.bounds(outer)
     return low <= start and end <= high
+
+
+def _is_number(value: ast.expr) -> bool:
+    if isinstance(value, ast.UnaryOp):
+        value = value.operand
+    return isinstance(value, ast.Constant) or (isinstance(value, ast.Call) and isinstance(value.func, ast.Name))
 
 
 def _is_scalar(value: ast.expr) -> bool:

@@ -211,7 +211,7 @@ class _Comparer:
         if isinstance(a, list) and isinstance(b, list):
             a, b = {"q": a, "n": len(a)}, {"q": b, "n": len(b)}
         if not isinstance(a, dict) or not isinstance(b, dict):
-            if a != b and not (self.record.kind == "end" and _switched_off(label, a, b)):
+            if a != b:
                 self.differ(label, "is no value any more" if b is None else f"{_brief(a)} became {_brief(b)}")
             return
         kinds = [next((k for k in "tpqm" if k in x), "") for x in (a, b)]
@@ -231,7 +231,7 @@ class _Comparer:
         self.result.compared += 1
         if isinstance(a, float) and isinstance(b, float):
             self.numbers(label, [a], [b], abs(a), RTOL)
-        elif a != b and not _machine_path(a, b):
+        elif a != b and not _machine_path(a, b) and not (self.record.kind == "end" and _switched_off(label, a, b)):
             self.differ(label, f"{_brief(a)} became {_brief(b)}")
 
     def tensor(self, label: str, a: Any, b: Any) -> None:
