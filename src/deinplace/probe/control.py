@@ -169,7 +169,8 @@ def _follow_backward(state: Any, torch: Any) -> None:
             outer = getattr(local, "backward", ())
             local.backward = outer or frames.user_stack(8)
             state.backwards += not outer
-            before = state.recorder.before_backward(name, args, kwargs) if state.recorder is not None else None
+            recorder = None if outer else state.recorder  # a function mode calls twice, a checkpoint calls inside
+            before = recorder.before_backward(name, args, kwargs) if recorder is not None else None
             try:
                 result = plain(*args, **kwargs)
             except RuntimeError as error:
@@ -177,8 +178,8 @@ def _follow_backward(state: Any, torch: Any) -> None:
                 raise
             finally:
                 local.backward = outer
-            if state.recorder is not None:
-                state.recorder.after_backward(name, before, result)
+            if recorder is not None:
+                recorder.after_backward(name, before, result)
             if state.session is not None and state.session.conflicts.changed:
                 state.session.conflicts.changed = False
                 state.write()

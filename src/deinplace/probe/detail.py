@@ -122,8 +122,17 @@ def _pure(node: ast.expr) -> bool:
     return all(
         isinstance(
             part,
-            ast.Name | ast.Attribute | ast.Subscript | ast.Constant | ast.Slice | ast.Tuple | ast.UnaryOp | ast.BinOp
-            | ast.expr_context | ast.operator | ast.unaryop,
+            ast.Name
+            | ast.Attribute
+            | ast.Subscript
+            | ast.Constant
+            | ast.Slice
+            | ast.Tuple
+            | ast.UnaryOp
+            | ast.BinOp
+            | ast.expr_context
+            | ast.operator
+            | ast.unaryop,
         )
         for part in ast.walk(node)
     )

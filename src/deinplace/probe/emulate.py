@@ -20,6 +20,7 @@ from typing import Any
 from . import errors, frames, modules
 from .watch import describe
 
+SIBLING = "is a view and its base or another view of its base has been modified"
 EXPANDS = ("expand", "expand_as", "broadcast_to", "broadcast_tensors", "meshgrid")
 
 
@@ -96,6 +97,8 @@ class Emulator:
         frame = frames.user_frame(sys._getframe(2))
         stack = frames.user_stack(8, frame) if frame is not None else ()
         target = kwargs.get("out", args[0] if args else kwargs.get("input"))
+        if SIBLING in str(error):  # the write itself was noted when it happened
+            return self.allowed(func, args, kwargs, error)
         errors.note(
             self.state, error, stack,
             op=getattr(func, "__name__", ""),
@@ -127,7 +130,11 @@ class Emulator:
         default = self.meta.CreationMeta.DEFAULT
         changed = False
         for value in (*args, *kwargs.values()):
-            if isinstance(value, self.torch.Tensor) and value._is_view() and self.meta._get_creation_meta(value) != default:
+            if (
+                isinstance(value, self.torch.Tensor)
+                and value._is_view()
+                and self.meta._get_creation_meta(value) != default
+            ):
                 self.meta._set_creation_meta(value, default)
                 changed = True
         if not changed:
@@ -187,16 +194,27 @@ class Emulator:
 
         def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
             result = plain(cls, *args, **kwargs)
-            if cls.__module__.startswith("torch."):
-                return result
-            if isinstance(result, tuple):
-                return tuple(emulator.unviewed(item) for item in result)
-            return emulator.unviewed(result)
+            return result if cls.__module__.startswith("torch.") else emulator.unviewed(result)
 
         base.apply = classmethod(apply)
+        self._clone_hooked()
+
+    def _clone_hooked(self) -> None:
+        """What full backward hooks wrap leaves a module as a tensor of its own, too."""
+        from torch.utils.hooks import BackwardHook
+
+        for name in ("setup_input_hook", "setup_output_hook"):
+            plain = getattr(BackwardHook, name)
+
+            def setup(hook: Any, args: Any, plain: Any = plain) -> Any:
+                return self.unviewed(plain(hook, args))
+
+            setattr(BackwardHook, name, setup)
 
     def unviewed(self, value: Any) -> Any:
         """A clone of a view made inside a custom Function."""
+        if isinstance(value, tuple):
+            return tuple(self.unviewed(item) for item in value)
         kind = self.meta.CreationMeta.IN_CUSTOM_FUNCTION
         return value.clone() if isinstance(value, self.torch.Tensor) and self.marked(value, kind) else value
 

@@ -90,4 +90,8 @@ def _module_name(write: Write) -> object:
 
 
 def _shape(tensor: Any) -> dict[str, object]:
-    return {"shape": list(tensor.shape), "dtype": str(tensor.dtype).removeprefix("torch."), "device": tensor.device.type}
+    return {
+        "shape": list(tensor.shape),
+        "dtype": str(tensor.dtype).removeprefix("torch."),
+        "device": tensor.device.type,
+    }

@@ -128,7 +128,10 @@ class Recorder:
         return out
 
     def _random(self) -> dict[str, int]:
-        states = {"torch": checksum(bytes(self.torch.get_rng_state().tolist())), "random": checksum(repr(random.getstate()).encode())}
+        states = {
+            "torch": checksum(bytes(self.torch.get_rng_state().tolist())),
+            "random": checksum(repr(random.getstate()).encode()),
+        }
         numpy = sys.modules.get("numpy")
         if numpy is not None:
             states["numpy"] = checksum(numpy.random.get_state()[1].tobytes())

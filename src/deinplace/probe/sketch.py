@@ -50,7 +50,9 @@ class Sketcher:
         if flat.numel() > WHOLE:
             described["sketch"] = True
         raw = numbers.to(torch.float64).contiguous()
-        described["v"] = base64.b64encode(bytes(raw.numpy().tobytes() if _numpy(raw) else bytes(raw.untyped_storage()))).decode()
+        described["v"] = base64.b64encode(
+            bytes(raw.numpy().tobytes() if _numpy(raw) else bytes(raw.untyped_storage()))
+        ).decode()
         return described
 
     def _flat(self, value: Any) -> Any:

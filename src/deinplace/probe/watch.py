@@ -23,7 +23,20 @@ MAX_WRITES = 8
 class Handle:
     """What autograd keeps in place of a saved tensor; it dies with the graph."""
 
-    __slots__ = ("data", "original", "version", "key", "stack", "writes", "unpack", "packed", "disjoint", "save", "session", "__weakref__")
+    __slots__ = (
+        "data",
+        "original",
+        "version",
+        "key",
+        "stack",
+        "writes",
+        "unpack",
+        "packed",
+        "disjoint",
+        "save",
+        "session",
+        "__weakref__",
+    )
 
     def __init__(self, session: Session, tensor: Any, key: int, stack: frames.Stack) -> None:
         self.session = session
@@ -128,7 +141,9 @@ class Session:
             finally:
                 self.probing = None
             if found:
-                return "output" if name.startswith("_saved_result") or name in ("_saved_out", "_saved_output") else "input"
+                return (
+                    "output" if name.startswith("_saved_result") or name in ("_saved_out", "_saved_output") else "input"
+                )
         return "input"
 
     # ---- writes
@@ -231,7 +246,11 @@ def storage_key(tensor: Any) -> int | None:
 
 def describe(tensor: Any) -> dict[str, object]:
     """Shape, dtype and device for reports."""
-    return {"shape": list(tensor.shape), "dtype": str(tensor.dtype).removeprefix("torch."), "device": tensor.device.type}
+    return {
+        "shape": list(tensor.shape),
+        "dtype": str(tensor.dtype).removeprefix("torch."),
+        "device": tensor.device.type,
+    }
 
 
 def elements_overlap(torch: Any, a: Any, b: Any, limit: int = 1 << 22) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -36,10 +37,13 @@ class Search:
 
     def __init__(self, bench: Bench, unsafe: bool, progress: Progress) -> None:
         self.bench, self.unsafe, self.progress = bench, unsafe, progress
+        self.refused: Counter[object] = Counter()
+        """How often autograd refused a write, by category, function and layer, before any rewrite."""
 
     def choose(self, groups: Sequence[Group]) -> tuple[list[Choice], Result | None]:
         """All cheapest rewrites at once; where that fails, each group by itself, then all that held together."""
         options = {id(g): g.usable(self.unsafe) for g in groups}
+        self.refused = Counter(_refused(i) for g in groups for i in g.incidents)
         first = [options[id(g)][0] for g in groups if options[id(g)]]
         if first and len(first) == len(groups):
             self.progress(f"trying {len(first)} rewrite{'s' * (len(first) > 1)}")
@@ -77,8 +81,12 @@ class Search:
 
     def still_there(self, group: Group, result: Result) -> bool:
         """Whether one of a group's incidents is among those that a run left."""
-        before = {shape(i, self.bench.current) for i in group.incidents}
-        return bool(before & {shape(i, {**self.bench.current, **result.files}) for i in result.left})
+        before = {shape(i, self.bench.current) for i in group.incidents if i.raised is None}
+        if before & {shape(i, {**self.bench.current, **result.files}) for i in result.left}:
+            return True
+        refused = {_refused(i) for i in group.incidents if i.raised is not None}
+        left = Counter(_refused(i) for i in result.left)
+        return any(left[key] >= self.refused[key] for key in refused)
 
     def contract(self, group: Group, result: Result) -> bool:
         """Whether a rewrite fails because callers no longer see their argument change.
@@ -118,6 +126,15 @@ class Search:
                 kept.append(Choice(choice.group, None, (*choice.trials, refuted), "refuted"))
         rest = [c.rewrite for c in kept if c.rewrite is not None]
         return kept, self.bench.run(rest, watch=False) if rest else None
+
+
+def _refused(incident: Incident) -> object:
+    """What stays the same of an error raised at once, whatever its line says."""
+    if incident.raised is None:
+        return None
+    place = next(iter(incident.raised.stack), None)
+    module = incident.raised.module
+    return incident.raised.category, place and (place.path, place.function), module and module.name
 
 
 def shape(incident: Incident, sources: Mapping[str, Source]) -> object:
