@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
+from deinplace.model import Raised
 from deinplace.rules import rule
 from deinplace.rules.base import Incident, Project
 from deinplace.verify import incidents
@@ -10,20 +13,31 @@ from deinplace.verify.drivers import Driver, DriverError, Laboratory, Run, Setti
 ROUNDS = 4
 
 
-def emulated(lab: Laboratory, driver: Driver, run: Run, project: Project) -> tuple[Run, dict[str, object] | None]:
+@dataclass(frozen=True)
+class Emulated:
+    """The last run, the settings that it had, and every refused write that was met on the way there."""
+
+    run: Run
+    settings: dict[str, object]
+    refused: tuple[Raised, ...]
+
+
+def emulated(lab: Laboratory, driver: Driver, run: Run, project: Project) -> Emulated:
     """Run with refused writes emulated, until what each of them means agrees with what the rules make of it.
 
-    Returns the last run and the settings that it had; the run's exit code tells whether that worked.
+    The last run's exit code tells whether that worked.
 
     Raises:
         DriverError: the emulated run fails for a reason of its own.
     """
     intents = _intents(run, project)
-    kinds = {entry.category for entry in incidents.raised(run)}
+    refused = list(incidents.raised(run))
+    kinds = {entry.category for entry in refused}
     for _ in range(ROUNDS):
         emulate: dict[str, object] = {"intents": dict(intents), "kinds": sorted(kinds)}
         again = lab.run(driver, Settings(watch=True, record=True, emulate=emulate))
         wanted = _intents(again, project)
+        refused += incidents.raised(again)
         met = {entry.category for entry in incidents.raised(again)}
         if met <= kinds and all(intents.get(key) == value for key, value in wanted.items()):
             break
@@ -31,7 +45,18 @@ def emulated(lab: Laboratory, driver: Driver, run: Run, project: Project) -> tup
         kinds |= met
     if again.exit_code != 0 and not incidents.raised(again):
         raise DriverError(f"{driver.title!r} fails for another reason: {incidents.last_words(again)}")
-    return again, emulate
+    return Emulated(again, emulate, _distinct(refused))
+
+
+def _distinct(refused: list[Raised]) -> tuple[Raised, ...]:
+    """One for each place and category: PyTorch's own words from the first time, the rest from the last."""
+    first: dict[object, Raised] = {}
+    last: dict[object, Raised] = {}
+    for entry in refused:
+        key = (entry.category, entry.stack[:1])
+        first.setdefault(key, entry)
+        last[key] = entry if entry.op or key not in last else last[key]
+    return tuple(replace(last[key], message=first[key].message) for key in first)
 
 
 def _intents(run: Run, project: Project) -> dict[str, str]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from deinplace.analysis.source import Source
-from deinplace.model import FileChange, Outcome, Verdict
+from deinplace.model import FileChange, Outcome, Raised, Verdict
 from deinplace.rules import rule
 from deinplace.rules.base import Incident, Project
 from deinplace.verify import incidents, wording
@@ -70,6 +70,7 @@ class _Mender:
         self.texts = settings_files(driver.cwd)
         self.choices: list[Choice] = []
         self.notes: list[str] = []
+        self.refused: tuple[Raised, ...] = ()
         self.ran: frozenset[tuple[str, int]] = frozenset()
 
     def mend(self) -> Outcome:
@@ -79,14 +80,14 @@ class _Mender:
         self.ran = lines_that_wrote(first)
         incidents.require_usable(first, self.driver, need_backward=not self.options.all_sites)
         first, emulate = self._past_errors(first)
-        found = incidents.incidents(first)
+        found = self._incidents(first)
         self._note(first)
         if not found and not self.options.all_sites:
             return self._outcome(None, {})
         if first.exit_code != 0:
             return self._without_oracle(found)
         bench = self._bench(first, found, emulate)
-        return self._passes(bench, incidents.incidents(bench.oracle) if bench.oracle is not None else found)
+        return self._passes(bench, self._incidents(bench.oracle) if bench.oracle is not None else found)
 
     def _past_errors(self, run: Run) -> tuple[Run, dict[str, object] | None]:
         """Where autograd refuses a write at once, run again with such writes emulated; see `emulation`."""
@@ -95,7 +96,13 @@ class _Mender:
         if run.exit_code == 0:
             return run, None
         self.progress("emulating the writes that autograd refuses")
-        return emulated(self.lab, self.driver, run, Project(self.sources, texts=self.texts))
+        result = emulated(self.lab, self.driver, run, Project(self.sources, texts=self.texts))
+        self.refused = result.refused
+        return result.run, result.settings
+
+    def _incidents(self, run: Run) -> tuple[Incident, ...]:
+        """A run's conflicts, and the writes that autograd refused before they were emulated."""
+        return (*(Incident(conflict=c) for c in incidents.conflicts(run)), *(Incident(raised=r) for r in self.refused))
 
     def _bench(self, first: Run, found: tuple[Incident, ...], emulate: Mapping[str, object] | None) -> Bench:
         """Run the oracle again: it gives the noise floor, and a closer look at the lines that matter."""

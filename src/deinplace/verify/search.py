@@ -63,7 +63,7 @@ class Search:
         for index, rewrite in enumerate(options):
             self.progress(f"trying {rewrite.title} ({index + 1} of {len(options)})")
             result = self.bench.run((rewrite,), watch=True)
-            if result.equal and not self.still_there(group, result):
+            if result.equal and not self.still_there(group, result) and not self.refused_again(group, rewrite):
                 return self._held(group, rewrite, tuple(trials))
             reason = result.reason or "the conflict is still there"
             status: Status = "unconfirmed" if reason.startswith("not tried") else "refuted"
@@ -87,6 +87,30 @@ class Search:
         refused = {_refused(i) for i in group.incidents if i.raised is not None}
         left = Counter(_refused(i) for i in result.left)
         return any(left[key] >= self.refused[key] for key in refused)
+
+    def refused_again(self, group: Group, rewrite: Rewrite) -> bool:
+        """Whether autograd, asked without emulation, still refuses a write of the group: some are emulated unseen."""
+        if all(i.raised is None for i in group.incidents):
+            return False
+        plain = self.bench.run((rewrite,), watch=False)
+        failed = [i for i in plain.left if i.raised is not None and i.raised.stack]
+        for incident in failed:
+            place = incidents.written_at(incident)[0]
+            file = plain.files.get(place.path) or self.bench.current.get(place.path)
+            text = file.line(place.span.line).strip() if file is not None else ""
+            edited = any(edit.new.strip() and edit.new.strip() in text for edit in rewrite.edits)
+            if text and (edited or text in self._lines(group)):
+                return True
+        return False
+
+    def _lines(self, group: Group) -> set[str]:
+        """What the lines say at which a group's writes were refused."""
+        found = set()
+        for incident in group.incidents:
+            for place in incidents.written_at(incident):
+                if place.path in self.bench.current:
+                    found.add(self.bench.current[place.path].line(place.span.line).strip())
+        return found
 
     def contract(self, group: Group, result: Result) -> bool:
         """Whether a rewrite fails because callers no longer see their argument change.
