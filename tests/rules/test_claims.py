@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from typing import Any
 
 import pytest
 import torch
@@ -150,3 +151,49 @@ def test_retain_graph_turns_one_error_into_the_other() -> None:
         train(retain=False)
     with pytest.raises(RuntimeError, match=MODIFIED):
         train(retain=True)
+
+
+class Square(torch.autograd.Function):
+    """Keeps its input as an attribute, where no version is checked."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        ctx.kept = x
+        return x * x
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+        return 2 * ctx.kept * grad
+
+
+class Doubled(torch.autograd.Function):
+    """Writes its input; `mark` says whether it tells autograd."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, mark: bool) -> torch.Tensor:
+        x.mul_(2)
+        if mark:
+            ctx.mark_dirty(x)
+        return x
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:  # type: ignore[override]
+        return 2 * grad, None
+
+
+def test_an_attribute_of_ctx_has_no_version_check() -> None:
+    w = torch.full((1,), 3.0, requires_grad=True)
+    x = w * 1
+    y = Square.apply(x)
+    x.mul_(10)
+    y.sum().backward()
+    assert w.grad is not None and w.grad.item() == 60  # 6 is right
+
+
+@pytest.mark.parametrize(("mark", "grad"), [(True, 2.0), (False, 1.0)])
+def test_a_write_without_mark_dirty_keeps_the_old_graph(mark: bool, grad: float) -> None:
+    w = torch.full((1,), 3.0, requires_grad=True)
+    x = w * 1
+    Doubled.apply(x, mark)
+    x.sum().backward()
+    assert x.item() == 6 and w.grad is not None and w.grad.item() == grad

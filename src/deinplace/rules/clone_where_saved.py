@@ -40,6 +40,10 @@ class CloneWhereSaved(Rule):
     a version counter of its own, and its gradient flows back unchanged. Silent are only writes that autograd does not
     see: through `.data`, NumPy memory, DLPack or foreign code (`--paranoid` finds those).
 
+    Custom Functions: keep tensors with `ctx.save_for_backward`, not as attributes of `ctx`: an attribute has no version
+    check, so a later write gives silently wrong gradients. A forward that writes its input calls `ctx.mark_dirty` and
+    returns it; without that the input keeps its old graph, and its gradient ignores the write.
+
     ## References
     - [Autograd mechanics: saved tensors](https://pytorch.org/docs/stable/notes/autograd.html#saved-tensors)
     """
