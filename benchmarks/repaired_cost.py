@@ -1,5 +1,5 @@
-"""What a repaired program costs: peak bytes and step time of deinplace's patch, of a repair by hand, and of the original
-under `allow_mutation_on_saved_tensors`, in one run.
+"""What a repaired program costs: peak bytes and step time of deinplace's patch, of a repair by hand, and of the
+original under `allow_mutation_on_saved_tensors`, in one run.
 
     python benchmarks/repaired_cost.py [--steps N] [--rounds N]
 
@@ -31,7 +31,7 @@ def measure(name: str, mutation: bool, steps: int) -> None:
     from torch.profiler import ProfilerActivity, profile
 
     torch.set_num_threads(1)
-    sys.path.insert(0, os.getcwd())
+    sys.path.insert(0, str(Path.cwd()))
     program = importlib.import_module(name)
     allow = torch.autograd.graph.allow_mutation_on_saved_tensors
 

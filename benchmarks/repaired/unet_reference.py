@@ -2,7 +2,6 @@
 
 import torch
 from torch import nn
-from torch.nn import functional as F
 
 
 class Block(nn.Module):
@@ -17,9 +16,8 @@ class Block(nn.Module):
     def forward(self, x):
         residual = self.skip(x)
         x = self.act(self.norm(self.first(x)))
-        x = F.relu(self.second(x))
-        x = x + residual
-        return x
+        x = nn.functional.relu(self.second(x))
+        return x + residual
 
 
 class UNet(nn.Module):
@@ -30,8 +28,8 @@ class UNet(nn.Module):
 
     def forward(self, x):
         a = self.down(x)
-        b = self.bottom(F.max_pool2d(a, 2))
-        return self.head(self.up(torch.cat([F.interpolate(b, scale_factor=2), a], 1)))
+        b = self.bottom(nn.functional.max_pool2d(a, 2))
+        return self.head(self.up(torch.cat([nn.functional.interpolate(b, scale_factor=2), a], 1)))
 
 
 torch.manual_seed(0)
@@ -42,7 +40,7 @@ images, masks = torch.randn(4, 3, 64, 64), torch.rand(4, 1, 64, 64)
 
 def step():
     optimizer.zero_grad()
-    F.binary_cross_entropy_with_logits(net(images), masks).backward()
+    nn.functional.binary_cross_entropy_with_logits(net(images), masks).backward()
     optimizer.step()
 
 

@@ -15,7 +15,11 @@ WATCH = Settings(watch=True)
 
 @contextmanager
 def watched(
-    folder: Path, text: str, settings: Settings = WATCH, command: tuple[str, ...] | None = None, max_steps: int | None = None
+    folder: Path,
+    text: str,
+    settings: Settings = WATCH,
+    command: tuple[str, ...] | None = None,
+    max_steps: int | None = None,
 ) -> Iterator[Run]:
     """A finished run of `text` as program.py; it must have ended without an error."""
     (folder / "program.py").write_text(textwrap.dedent(text), encoding="utf-8")

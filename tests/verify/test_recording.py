@@ -35,7 +35,9 @@ MUTANTS = {
     "detached": "    y = y.detach() + x[:, :30] + 0 * y\n",
     "another order of operands that loses a gradient": "    y = x[:, :30] + y.detach() + net(x) * 0\n",
     "half precision": "    y = (y.half() + x[:, :30].half()).float()\n",
-    "one element wrong by a thousandth": "    y = y + x[:, :30]; y = y + nn.functional.pad(torch.full((1, 1), 1e-3), (0, 29, 0, 4))\n",
+    "one element wrong by a thousandth": (
+        "    y = y + x[:, :30]; y = y + nn.functional.pad(torch.full((1, 1), 1e-3), (0, 29, 0, 4))\n"
+    ),
     "a random number drawn": "    y = y + x[:, :30] + 0 * torch.rand(1)\n",
     "another type": "    y = y.double() + x[:, :30]\n",
     "a buffer changed": "    y = y + x[:, :30]; net[1].running_mean.mul_(1.001)\n",
@@ -73,7 +75,9 @@ def test_a_wrong_rewrite_is_refuted(tmp_path: Path, mutant: str) -> None:
 
 
 def test_two_runs_of_one_program_give_the_noise_floor(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text("import time, torch\nnow = time.time()\nt = torch.full((4,), now % 1)\nx = torch.ones(3)\n")
+    (tmp_path / "train.py").write_text(
+        "import time, torch\nnow = time.time()\nt = torch.full((4,), now % 1)\nx = torch.ones(3)\n"
+    )
     driver = Driver((sys.executable, "train.py"), str(tmp_path))
     with Laboratory() as lab:
         first, second = (lab.run(driver, Settings(record=True)) for _ in range(2))

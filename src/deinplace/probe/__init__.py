@@ -1,1 +1,1 @@
-"""What runs inside the user's interpreter: standard library and torch only, and nothing of ours outside this package."""
+"""What runs inside the user's interpreter: standard library and torch only, nothing of ours from outside."""

@@ -1,8 +1,8 @@
 """Carries out writes that autograd refuses, as they were meant, so that a failing program yields an oracle.
 
 What each refused write becomes:
-- a leaf or its view: the write under `no_grad` (an update, an initialisation), out of place (an activation), or after the
-  leaf gave up `requires_grad` (a buffer that is filled); the settings say which, by `path:line`;
+- a leaf or its view: the write under `no_grad` (an update, an initialisation), out of place (an activation), or after
+  the leaf gave up `requires_grad` (a buffer that is filled); the settings say which, by `path:line`;
 - an output of chunk, split, unbind or iteration: a view of its own, which autograd lets one write through;
 - a hooked output: out of place; an output of a custom Function: the function's views are cloned;
 - expanded memory: `expand` gives memory of its own;
@@ -68,7 +68,7 @@ class Emulator:
         return result
 
     def single(self, result: Any) -> Any:
-        """Views that one operation made together, as views made one by one; still marked, so that writes are noticed."""
+        """Views that one operation made together, as views made one by one; marked, so that writes are noticed."""
         meta = self.meta
         if not self.marked(result[0], meta.CreationMeta.MULTI_OUTPUT_NODE):
             return result
@@ -160,10 +160,7 @@ class Emulator:
         if not isinstance(target, self.torch.Tensor):
             raise error
         copy = target.clone()
-        if args:
-            result = func(copy, *args[1:], **kwargs)
-        else:
-            result = func(**{**kwargs, "input": copy})
+        result = func(copy, *args[1:], **kwargs) if args else func(**{**kwargs, "input": copy})
         self.rebind(frame, target, copy)
         return result
 

@@ -19,7 +19,7 @@ class Save:
 class Write:
     """One operation that is about to change a storage which autograd holds."""
 
-    __slots__ = ("op", "stack", "tensor", "module", "optimizer", "names", "views")
+    __slots__ = ("module", "names", "op", "optimizer", "stack", "tensor", "views")
 
     def __init__(
         self,

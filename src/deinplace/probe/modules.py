@@ -67,9 +67,8 @@ def running(frame: FrameType | None, torch: Any) -> dict[str, object] | None:
         if name.startswith(layers) and frame.f_code.co_name != "_call_impl":
             candidate = frame.f_locals.get("self")
             if isinstance(candidate, torch.nn.Module):
-                if inner is None:
-                    if frames_between_are_torch(frame):
-                        inner = candidate
+                if inner is None and not passes_on(frame):
+                    inner = candidate
                 outer.append(candidate)
         elif inner is not None and frames.is_user(name):
             candidate = frame.f_locals.get("self")
@@ -81,9 +80,9 @@ def running(frame: FrameType | None, torch: Any) -> dict[str, object] | None:
     return describe(inner, outer) if inner is not None else None
 
 
-def frames_between_are_torch(frame: FrameType) -> bool:
-    """True for frames of layers that compute, not containers that merely pass on."""
-    return not frame.f_code.co_filename.endswith(os.sep + "container.py")
+def passes_on(frame: FrameType) -> bool:
+    """True for frames of containers, which compute nothing themselves."""
+    return frame.f_code.co_filename.endswith(os.sep + "container.py")
 
 
 def describe(module: Any, around: list[Any]) -> dict[str, object]:

@@ -1,8 +1,8 @@
 """Watches autograd: what it saves, what overwrites a saved tensor, and which of those backward then needs.
 
 Saves come from `saved_tensors_hooks`, writes from a `TorchDispatchMode` that reads operator schemas. Both are keyed by
-storage, so that `.data` aliases and views at other offsets are seen. A saved tensor is cloned at the moment something is
-about to overwrite it (copy-on-write): the program runs on with the gradients that its code meant.
+storage, so that `.data` aliases and views at other offsets are seen. A saved tensor is cloned at the moment something
+is about to overwrite it (copy-on-write): the program runs on with the gradients that its code meant.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ class Handle:
     """What autograd keeps in place of a saved tensor; it dies with the graph."""
 
     __slots__ = (
+        "__weakref__",
         "data",
-        "original",
-        "version",
-        "key",
-        "stack",
-        "writes",
-        "unpack",
-        "packed",
         "disjoint",
+        "key",
+        "original",
+        "packed",
         "save",
         "session",
-        "__weakref__",
+        "stack",
+        "unpack",
+        "version",
+        "writes",
     )
 
     def __init__(self, session: Session, tensor: Any, key: int, stack: frames.Stack) -> None:

@@ -71,7 +71,7 @@ class Driver:
         first, *rest = self.command
         if self.python is not None and Path(first).name in ("python", "python3"):
             first = self.python
-        found = shutil.which(first, path=os.environ.get("PATH")) or shutil.which(os.path.join(self.cwd, first))
+        found = shutil.which(first, path=os.environ.get("PATH")) or shutil.which(str(Path(self.cwd, first)))
         if found is None:
             raise DriverError(f"command not found: {first}")
         script = next((word for word in rest if not word.startswith("-")), None)
@@ -200,7 +200,7 @@ def _environment(driver: Driver, settings: Path) -> dict[str, str]:
     env["TORCHDYNAMO_DISABLE"] = "1"
     env["PYTEST_ADDOPTS"] = f"{env.get('PYTEST_ADDOPTS', '')} --assert=plain -p no:cacheprovider".strip()
     if driver.python is not None:
-        env["PATH"] = os.path.dirname(os.path.abspath(driver.python)) + os.pathsep + env.get("PATH", "")
+        env["PATH"] = str(Path(driver.python).absolute().parent) + os.pathsep + env.get("PATH", "")
     return env
 
 

@@ -131,7 +131,7 @@ def noise_floor(first: Run, second: Run) -> Comparison:
 
 
 REORDERABLE = ("backward", "grad", "consumed", "stepped", "returned", "after call", "end")
-"""Kinds of events that keep their values, each kind and name in its own order, when steps and backwards change places."""
+"""Kinds of events that keep their values, each kind and name in its own order, when steps and backwards swap."""
 
 
 def compare(oracle: Run, other: Run, noise: Comparison, reordered: bool = False) -> Comparison:

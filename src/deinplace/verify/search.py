@@ -183,5 +183,3 @@ def shape(incident: Incident, sources: Mapping[str, Source]) -> object:
         spot(conflict.write.place),
         module.name if module is not None else None,
     )
-
-
