@@ -126,6 +126,15 @@ FITTING = {
                 h[i] = h[i - 1] * h[i] * w[0]
             return h
     """,
+    "a state that is updated in place after it was put in": """
+        def program(w, x):
+            out = torch.zeros(2, 5, 3)
+            h = x * 1
+            for t in range(5):
+                out[:, t] = h
+                h += (out[:, t] * out[:, t - 1]) @ w
+            return out
+    """,
     "an outer loop per sample": """
         def program(w, x):
             total = 0

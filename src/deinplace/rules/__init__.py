@@ -83,4 +83,4 @@ def _distinct(pairs: Iterable[Candidate]) -> tuple[Candidate, ...]:
         if rewrite.edits and key not in seen:
             seen.add(key)
             kept.append((site, rewrite))
-    return tuple(kept)
+    return tuple(sorted(kept, key=lambda pair: pair[1].costly))

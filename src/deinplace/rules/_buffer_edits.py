@@ -9,6 +9,7 @@ from deinplace.analysis.source import Source
 from deinplace.model import Edit
 from deinplace.rewrite.block import torch_name
 from deinplace.rewrite.expression import atomic, fresh_name
+from deinplace.rules import _bindings as names
 from deinplace.rules import _lines as lines
 from deinplace.rules._buffer import Buffer, elements, fits, full, index_parts, is_row, length_asked, row_written
 from deinplace.rules._names import loops_around
@@ -156,10 +157,24 @@ def _write(buffer: Buffer, statement: ast.stmt, torch: str, spread: bool) -> lis
         return edits
     if _scalar(value):
         return [Edit(source.path, start, end, f"{torch}.full_like({row}, {source.segment(value)})")]
+    if _written_later(buffer, value):
+        return [Edit(source.path, end, end, ".clone()")]
     if not spread:
         return []
     head, tail = ("", "") if atomic(value) else ("(", ")")
     return [Edit(source.path, start, start, head), Edit(source.path, end, end, f"{tail}.expand_as({row})")]
+
+
+def _written_later(buffer: Buffer, value: ast.expr) -> bool:
+    """The value has a name that the loop writes in place: the buffer held a copy, a list would hold the tensor."""
+    if not isinstance(value, ast.Name | ast.Attribute | ast.Subscript):
+        return False
+    root = ast.unparse(names.root(value))
+    for node in ast.walk(buffer.loop):
+        target = names.written(node) if isinstance(node, ast.stmt) else None
+        if target is not None and ast.unparse(names.root(target)) == root and root != buffer.name.id:
+            return True
+    return False
 
 
 def _text(buffer: Buffer, target: ast.Subscript) -> str:
