@@ -26,27 +26,44 @@ class Config:
 
     root: str = ""
     """Folder of the file that the settings come from, else the working folder; exclude patterns are relative to it."""
+    file: str = ""
+    """The file that the settings come from."""
     select: tuple[str, ...] = ()
     """Codes, prefixes of codes, or names of rules; none means all."""
     ignore: tuple[str, ...] = ()
+    """Rules to leave out."""
     extend_select: tuple[str, ...] = ()
+    """Rules to use besides those of `select`."""
     exclude: tuple[str, ...] = DEFAULT_EXCLUDE
+    """Patterns, as in .gitignore, in place of the default ones."""
     extend_exclude: tuple[str, ...] = ()
+    """Patterns to leave out besides."""
     force_exclude: bool = False
+    """Exclude files that are named, too."""
     respect_gitignore: bool = True
+    """Leave out what git ignores."""
     run: str | None = None
     """The command that `fix` verifies with."""
     python: str | None = None
+    """The interpreter that runs the program."""
     all: bool = False
+    """Rewrite every tensor write that ran."""
     unsafe: bool = False
+    """Apply rewrites that are not proved, too."""
     verify: str = "auto"
+    """How much proof a rewrite needs before it is written."""
     timeout: float = 600.0
     """Seconds that one run of the user's program may take."""
     max_steps: int | None = None
+    """Stop a run after so many optimizer steps."""
     max_runs: int = 40
+    """So many runs of the program at most."""
     paranoid: bool = False
     """Copy each saved tensor and compare it when it is used: slow, finds writes that go past torch."""
     output_format: str = "full"
+    """Format of the report."""
+    baseline: str | None = None
+    """A file that lists findings to live with, relative to the folder of the settings."""
 
     @property
     def selection(self) -> Selection:
@@ -95,7 +112,7 @@ def _table(path: Path) -> dict[str, Any] | None:
 
 
 def _parse(table: Mapping[str, Any], path: Path) -> Config:
-    known = {f.name.replace("_", "-"): f for f in fields(Config) if f.name != "root"}
+    known = {f.name.replace("_", "-"): f for f in fields(Config) if f.name not in ("root", "file")}
     values: dict[str, Any] = {}
     for key, value in table.items():
         if key not in known:
@@ -104,7 +121,7 @@ def _parse(table: Mapping[str, Any], path: Path) -> Config:
             raise DeinplaceError(f"{path}: unknown key `{key}`{hint}")
         field = known[key]
         values[field.name] = _value(path, key, str(field.type), value)
-    return Config(root=str(path.parent), **values)
+    return Config(root=str(path.parent), file=str(path), **values)
 
 
 def _value(path: Path, key: str, kind: str, value: Any) -> Any:

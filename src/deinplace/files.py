@@ -109,11 +109,18 @@ def load(paths: Iterable[str]) -> tuple[dict[str, Source], tuple[Problem, ...]]:
         except OSError as error:
             problems.append(Problem(path, f"cannot be read: {error.strerror}; left as it is", code="unreadable"))
             continue
-        try:
-            sources[path] = Source.parse(path, data)
-        except SourceError as error:
-            problems.append(_explain(error, data))
+        read, broken = load_bytes(path, data)
+        sources |= read
+        problems += broken
     return sources, tuple(problems)
+
+
+def load_bytes(path: str, data: bytes) -> tuple[dict[str, Source], tuple[Problem, ...]]:
+    """One file's source by its path, or the problem that it cannot be read as Python 3."""
+    try:
+        return {path: Source.parse(path, data)}, ()
+    except SourceError as error:
+        return {}, (_explain(error, data),)
 
 
 def write_all(writes: Sequence[Write], tree: str) -> None:

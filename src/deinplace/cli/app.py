@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 import deinplace
-from deinplace.cli import check, ci_apply, explain, fix, run
+from deinplace.cli import check, ci_apply, explain, fix, run, show_config
 
 _HELP = """Find the in-place write that breaks a PyTorch backward pass, rewrite it, and prove the gradients right.
 
@@ -31,6 +31,7 @@ def command() -> Any:
     app.command("check")(check.check)
     app.command("explain")(explain.explain)
     app.command("rules")(explain.rules)
+    app.command("config")(show_config.config)
     app.command("ci-apply")(ci_apply.ci_apply)
     return typer.main.get_command(app)
 

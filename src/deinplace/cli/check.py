@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from deinplace.cli import exits
 from deinplace.cli.options import (
+    Baseline,
     Color,
     ColorFlag,
     Exclude,
@@ -21,6 +27,8 @@ from deinplace.cli.options import (
     Reports,
     RespectGitignore,
     Select,
+    Statistics,
+    StdinFilename,
     Verbose,
     reports,
     selected,
@@ -40,6 +48,15 @@ def check(
     output_format: OutputFormat = None,
     output_file: OutputFile = None,
     report: Reports = None,
+    statistics: Statistics = False,
+    stdin_filename: StdinFilename = None,
+    baseline: Baseline = None,
+    write_baseline: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a baseline that lists what is found.")
+    ] = None,
+    add_ignore: Annotated[
+        bool, typer.Option("--add-ignore", help="Put `# deinplace: ignore[RULE]` beside each finding.")
+    ] = False,
     exit_zero: ExitZero = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -49,14 +66,16 @@ def check(
     config = settings(
         select=select, ignore=ignore, extend_select=extend_select, exclude=exclude, extend_exclude=extend_exclude,
         force_exclude=force_exclude, respect_gitignore=respect_gitignore, output_format=output_format,
+        baseline=baseline,
     )  # fmt: skip
     more = reports(report)
-    from deinplace.cli import output
-    from deinplace.cli.sources import gather
+    from deinplace.cli import baselines, output
+    from deinplace.cli.sources import STDIN, gather
     from deinplace.model import Outcome
 
     codes = selected(config)
-    sources, problems = gather(paths or ["."], config)
+    given = paths or ["."]
+    sources, problems = gather(given, config, stdin_filename)
     outcome = Outcome("check", problems=problems, files=len(sources))
     if sources:
         from deinplace.analysis.check import check as find
@@ -64,5 +83,14 @@ def check(
         findings = tuple(f for f in find(sources, config) if codes is None or f.rule in codes)
         outcome = replace(outcome, findings=findings)
     seen = output.view(outcome, {path: source.text for path, source in sources.items()}, verbose, quiet)
+    outcome = baselines.silenced(outcome, config.baseline, config.root, seen)
+    if write_baseline:
+        count = baselines.write(outcome, write_baseline, seen)
+        print(f"{write_baseline}: {count} findings listed", file=sys.stderr)
+        return int(bool(outcome.problems))
+    if add_ignore and given != STDIN:
+        outcome = baselines.comment(outcome, sources, given)
     output.emit(outcome, seen, config.output_format, output_file, color, more=more)
+    if statistics:
+        output.statistics(outcome, config.output_format, output_file)
     return exits.of_findings(outcome, exit_zero)

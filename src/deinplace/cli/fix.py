@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ import typer
 
 from deinplace.cli import exits
 from deinplace.cli.options import (
+    Baseline,
     Color,
     ColorFlag,
     Exclude,
@@ -29,6 +31,8 @@ from deinplace.cli.options import (
     Reports,
     RespectGitignore,
     Select,
+    Statistics,
+    StdinFilename,
     Timeout,
     Verbose,
     Verify,
@@ -69,6 +73,9 @@ def fix(
     output_format: OutputFormat = None,
     output_file: OutputFile = None,
     report: Reports = None,
+    statistics: Statistics = False,
+    stdin_filename: StdinFilename = None,
+    baseline: Baseline = None,
     exit_zero: ExitZero = False,
     exit_non_zero_on_fix: Annotated[
         bool, typer.Option("--exit-non-zero-on-fix", help="Exit 1 where something was rewritten.")
@@ -86,28 +93,39 @@ def fix(
         run=run, all=all_sites, unsafe=unsafe, verify=verify, max_runs=max_runs, python=python, timeout=timeout,
         paranoid=paranoid, max_steps=max_steps, select=select, ignore=ignore, extend_select=extend_select,
         exclude=exclude, extend_exclude=extend_exclude, force_exclude=force_exclude,
-        respect_gitignore=respect_gitignore, output_format=output_format,
+        respect_gitignore=respect_gitignore, output_format=output_format, baseline=baseline,
     )  # fmt: skip
     if config.verify == "require" and not config.run:
         raise DeinplaceError('--verify require needs a program to verify with: --run "python train.py"')
     more = reports(report)
-    from deinplace.cli import output
+    from deinplace.cli import baselines, output
 
     given = paths or ["."]
-    outcome, sources = _mended(given, config, quiet, verbose)
+    if given == ["-"]:
+        config = replace(config, run=None)  # what an editor holds is not what a program would import
+    outcome, sources = _mended(given, config, quiet, verbose, stdin_filename)
     seen = output.view(outcome, {path: source.text for path, source in sources.items()}, verbose, quiet)
+    outcome = baselines.silenced(outcome, config.baseline, config.root, seen)
+    if given == ["-"] and not diff:
+        outcome = _filtered(outcome, sources)
+        output.emit(replace(outcome, changes=()), seen, config.output_format, output_file, color, more=more, apart=True)
+        return exits.of_findings(outcome, exit_zero, exit_non_zero_on_fix)
     outcome = _proposed(outcome) if diff else _written(outcome, sources, given)
     output.emit(outcome, seen, config.output_format, output_file, color, diff, more)
+    if statistics:
+        output.statistics(outcome, config.output_format, output_file)
     return exits.of_findings(outcome, exit_zero, exit_non_zero_on_fix)
 
 
-def _mended(given: list[str], config: Config, quiet: bool, verbose: bool) -> tuple[Outcome, Mapping[str, Source]]:
+def _mended(
+    given: list[str], config: Config, quiet: bool, verbose: bool, stdin_name: str | None
+) -> tuple[Outcome, Mapping[str, Source]]:
     """What `mend` makes of the files, and the files themselves."""
     from deinplace.cli.progress import progress
     from deinplace.cli.sources import gather
     from deinplace.model import Outcome
 
-    sources, problems = gather(given, config)
+    sources, problems = gather(given, config, stdin_name)
     if not sources:
         return Outcome("fix", problems=problems), sources
     from deinplace.verify import mend
@@ -149,6 +167,16 @@ def _written(outcome: Outcome, sources: Mapping[str, Source], given: list[str]) 
     write_all(writes, tree_of(given))
     findings = tuple(replace(f, state="fixed") if f.state == "fixable" else f for f in outcome.findings)
     return replace(outcome, findings=findings, written=True)
+
+
+def _filtered(outcome: Outcome, sources: Mapping[str, Source]) -> Outcome:
+    """The outcome once the text of standard input, mended, stands on standard output; nothing where it is no Python."""
+    for source in sources.values():
+        after = next((change.after for change in outcome.changes), source.text)
+        sys.stdout.buffer.write(source.encode(after))
+        sys.stdout.buffer.flush()
+    findings = tuple(replace(f, state="fixed") if f.state == "fixable" else f for f in outcome.findings)
+    return replace(outcome, findings=findings, written=bool(outcome.changes))
 
 
 def _proposed(outcome: Outcome) -> Outcome:

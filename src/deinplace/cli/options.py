@@ -54,6 +54,9 @@ OutputFile = Annotated[Path | None, typer.Option(help="Write the report to this 
 Reports = Annotated[
     list[str] | None, typer.Option("--report", metavar="FORMAT=FILE", help="One more report; may be given again.")
 ]
+Statistics = Annotated[bool, typer.Option("--statistics", help="Count the findings of each rule.")]
+Baseline = Annotated[str | None, typer.Option(metavar="FILE", help="Findings listed in this file count as none.")]
+StdinFilename = Annotated[str | None, typer.Option(metavar="PATH", help="What the file read from `-` is called.")]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Findings only: no progress, no summary.")]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Also what was tried, and what was suppressed.")]
 ColorFlag = Annotated[Color, typer.Option(help="Colours; auto heeds FORCE_COLOR, NO_COLOR and the terminal.")]
@@ -91,6 +94,8 @@ def settings(**flags: Any) -> config.Config:
     for name in ("output_format", "verify"):
         if flags.get(name) is not None:
             flags[name] = str(flags[name])
+    if flags.get("baseline") is not None:  # a flag counts from here, a key from its file
+        flags["baseline"] = str(Path(flags["baseline"]).absolute())
     return config.load(str(Path.cwd()), flags)
 
 

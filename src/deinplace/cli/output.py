@@ -39,8 +39,11 @@ def emit(
     color: Color,
     diff_only: bool = False,
     more: Iterable[tuple[str, Path]] = (),
+    apart: bool = False,
 ) -> None:
     """Print the report, or write it to `file` and print the summary to standard error; and write those of `more`.
+
+    With `apart` standard output is somebody else's: the report goes to standard error.
 
     Raises:
         DeinplaceError: a file cannot be written.
@@ -56,10 +59,17 @@ def emit(
         if file is None:
             _say(sys.stderr, render(kind, replace(outcome, changes=()), _on(sys.stderr, color, seen)))
     elif file is None:
-        _say(sys.stdout, render(kind, outcome, _on(sys.stdout, color, seen) if people else seen))
+        stream = sys.stderr if apart else sys.stdout
+        _say(stream, render(kind, outcome, _on(stream, color, seen) if people else seen))
     if file is not None and not seen.quiet:
         lines = [words.summary(outcome), words.verdict_line(outcome), f"report: {file}"]
         _say(sys.stderr, "".join(f"{line}\n" for line in lines if line))
+
+
+def statistics(outcome: Outcome, kind: str, file: Path | None) -> None:
+    """Print the findings of each rule, counted: beside the report, or on standard error where that must stand alone."""
+    apart = file is not None or kind not in FOR_PEOPLE
+    _say(sys.stderr if apart else sys.stdout, words.statistics(outcome))
 
 
 def wants_color(stream: TextIO, color: Color) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import TYPE_CHECKING
 
 from deinplace.errors import DeinplaceError
@@ -12,14 +14,23 @@ if TYPE_CHECKING:
     from deinplace.model import Problem
 
 
-def gather(given: list[str], config: Config) -> tuple[dict[str, Source], tuple[Problem, ...]]:
-    """Sources by path, and what could not be read.
+STDIN = ["-"]
+
+
+def gather(
+    given: list[str], config: Config, stdin_name: str | None = None
+) -> tuple[dict[str, Source], tuple[Problem, ...]]:
+    """Sources by path, and what could not be read; `-` is standard input, which `stdin_name` names.
 
     Raises:
         DeinplaceError: a path does not exist, or there is no Python file in any of them.
     """
-    from deinplace.files import discover, load
+    from deinplace.files import discover, load, load_bytes
 
+    if given == STDIN:
+        return load_bytes(os.path.abspath(stdin_name or "stdin.py"), sys.stdin.buffer.read())  # noqa: PTH100
+    if "-" in given or stdin_name:
+        raise DeinplaceError("`-` stands alone, and --stdin-filename names it")
     paths, problems = discover(given, config.selection)
     if not paths and not problems and not config.force_exclude:
         raise DeinplaceError(f"no Python files in {', '.join(given)}")

@@ -112,6 +112,14 @@ def summary(outcome: Outcome) -> str:
     return f"Found {_count(len(findings), 'in-place fault')} ({'; '.join(parts)})"
 
 
+def statistics(outcome: Outcome) -> str:
+    """A line for each rule: how many findings it has, the largest count first."""
+    counts = Counter((f.rule, f.name) for f in outcome.findings if f.state != "suppressed")
+    rows = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    width = max((len(str(number)) for number in counts.values()), default=0)
+    return "".join(f"{number:>{width}} {code} {name}\n" for (code, name), number in rows)
+
+
 def _proofs(findings: list[Finding]) -> str:
     """`: 6 confirmed, 1 unconfirmed`."""
     counts = Counter(f.verdict.status for f in findings if f.verdict)

@@ -1,0 +1,79 @@
+"""Findings that a repository lives with: listed in a baseline file, or silenced by comments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from deinplace import baseline
+from deinplace.errors import DeinplaceError
+from deinplace.files import Write, tree_of, write_all
+from deinplace.model import Finding, Outcome
+from deinplace.report.view import View
+
+if TYPE_CHECKING:
+    from deinplace.analysis.source import Source
+
+_LEFT = ("fixable", "unsafe", "rolled-back", "advised")
+
+
+def silenced(outcome: Outcome, file: str | None, root: str, seen: View) -> Outcome:
+    """The outcome with the findings that the baseline lists marked as suppressed.
+
+    Raises:
+        DeinplaceError: the file is no baseline.
+    """
+    if not file:
+        return outcome
+    path = Path(root, file)
+    known = baseline.read(path)
+    # what `fix` can mend is mended: a baseline is what a repository lives with, not what it clings to
+    states = tuple(state for state in _LEFT if outcome.command != "fix" or state != "fixable")
+    marks = baseline.fingerprints(outcome.findings, seen.line, _names(path))
+    findings = tuple(
+        replace(f, state="suppressed", reason="baseline") if mark in known and f.state in states else f
+        for f, mark in zip(outcome.findings, marks, strict=True)
+    )
+    return replace(outcome, findings=findings)
+
+
+def write(outcome: Outcome, file: Path, seen: View) -> int:
+    """Write the findings that are left to a baseline file; how many there are.
+
+    Raises:
+        DeinplaceError: the file cannot be written.
+    """
+    name = _names(file)
+    pairs = zip(outcome.findings, baseline.fingerprints(outcome.findings, seen.line, name), strict=True)
+    left = [(f, mark) for f, mark in pairs if f.state in _LEFT]
+    text = baseline.render([f for f, _ in left], [mark for _, mark in left], name)
+    try:
+        file.write_text(text, "utf-8")
+    except OSError as error:
+        raise DeinplaceError(f"{file}: the baseline cannot be written: {error.strerror}") from None
+    return len(left)
+
+
+def comment(outcome: Outcome, sources: Mapping[str, Source], given: list[str]) -> Outcome:
+    """The outcome once a comment stands beside each finding that is left."""
+    from deinplace import ignores
+
+    left: list[Finding] = [f for f in outcome.findings if f.state in _LEFT]
+    changes, problems = ignores.add(sources, left)
+    writes = [Write(c.path, sources[c.path].data, sources[c.path].encode(c.after)) for c in changes]
+    write_all(writes, tree_of(given))
+    blamed = {(p.path, p.line) for p in problems} | {(p.path, 0) for p in problems if not p.line}
+    findings = tuple(
+        replace(f, state="suppressed", reason="comment")
+        if f in left and not {(f.path, f.span.line), (f.path, 0)} & blamed and not f.rule.startswith("DIP9")
+        else f
+        for f in outcome.findings
+    )
+    return replace(outcome, findings=findings, problems=(*outcome.problems, *problems))
+
+
+def _names(file: Path) -> Callable[[str], str]:
+    """Names of files as a baseline has them: relative to its own folder, so that it counts from anywhere."""
+    return View(str(file.absolute().parent)).path
