@@ -40,6 +40,8 @@ def sentence(conflict: Conflict, view: View) -> str:
 
 def written(event: Event, view: View) -> str:
     """`unet.py:25 `x += residual``, with the module or optimizer that did it."""
+    if event.place is None and event.op.startswith("foreign::"):
+        return "code that torch does not see"
     if event.place is None:
         return f"{operation(event.op)} inside torch"
     code = view.code(event.place)

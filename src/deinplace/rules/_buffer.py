@@ -14,6 +14,8 @@ from deinplace.rules._names import assignable, bound_before, function_of, loops_
 _PLAIN = ast.Name | ast.BinOp | ast.UnaryOp | ast.Attribute | ast.Call | ast.Subscript
 _FACTORIES = ("zeros", "ones", "empty", "full", "zeros_like", "empty_like", "ones_like", "new_zeros", "new_empty")
 
+_MOVES = ("to", "cuda", "cpu", "float", "double", "half", "bfloat16", "type_as")
+
 
 @dataclass(frozen=True)
 class Buffer:
@@ -112,6 +114,8 @@ def _allocates(value: ast.expr) -> bool:
     """A call of a factory: its result has no other name."""
     called = value.func if isinstance(value, ast.Call) else None
     name = called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
+    if name in _MOVES and isinstance(called, ast.Attribute):
+        return _allocates(called.value)
     return name in _FACTORIES
 
 
