@@ -206,6 +206,12 @@ class Verdict:
     max_rel_error: float | None = None
     parameters: int = 0
     """How many parameters had their gradients compared."""
+    dtype: str = ""
+    """Types of the gradients that were compared, such as `float32`."""
+    seed: int | None = None
+    """What the random generators start from where the program does not seed them itself."""
+    tolerance: float | None = None
+    """Largest error that passes, relative to a tensor's largest value; coarser types have more, noise adds to it."""
 
 
 @dataclass(frozen=True)

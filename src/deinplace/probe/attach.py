@@ -62,6 +62,7 @@ class State:
             "raised": self.raised,
             "failure": self.failure,
             "compiled": self.compiled,
+            "devices": sorted(self.recorder.sketch.devices) if self.recorder is not None else [],
             "stale": self.watcher.found if self.watcher is not None else [],
         }
         part = f"{self.stem}.part"

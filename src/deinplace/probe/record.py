@@ -133,8 +133,11 @@ class Recorder:
             "random": checksum(repr(random.getstate()).encode()),
         }
         numpy = sys.modules.get("numpy")
-        if numpy is not None:
-            states["numpy"] = checksum(numpy.random.get_state()[1].tobytes())
+        if numpy is not None and hasattr(numpy, "random"):
+            state = numpy.random.get_state()
+            states["numpy"] = checksum(state[1].tobytes() + repr(state[2:]).encode())
+        if self.torch.cuda.is_initialized():
+            states["cuda"] = checksum(b"".join(bytes(s.tolist()) for s in self.torch.cuda.get_rng_state_all()))
         return states
 
     # ---- calls

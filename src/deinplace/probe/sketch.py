@@ -24,6 +24,7 @@ class Sketcher:
 
     def __init__(self, torch: Any) -> None:
         self.torch = torch
+        self.devices: set[str] = set()
 
     @functools.lru_cache(maxsize=64)  # noqa: B019 - one sketcher lives as long as the process
     def weights(self, rows: int, seed: int) -> Any:
@@ -37,6 +38,7 @@ class Sketcher:
     def tensor(self, value: Any) -> dict[str, Any]:
         """Description of one tensor."""
         torch = self.torch
+        self.devices.add(value.device.type)
         described: dict[str, Any] = {
             "t": str(value.dtype).removeprefix("torch."),
             "s": list(value.shape),

@@ -163,6 +163,9 @@ def verification(verdict: Verdict | None) -> Json | None:
         "parameters": verdict.parameters,
         "max_abs_error": _finite(verdict.max_abs_error),
         "max_rel_error": _finite(verdict.max_rel_error),
+        "dtype": verdict.dtype,
+        "seed": verdict.seed,
+        "tolerance": verdict.tolerance,
     }
 
 

@@ -17,6 +17,8 @@ from typing import Any
 
 from deinplace.errors import DeinplaceError
 
+SEED = 0
+"""What the probe seeds torch, random and NumPy with; a program's own seeds override it."""
 _SHELL = frozenset("|&;<>()$`\n")
 _STARTUP = Path(__file__).resolve().parent.parent / "probe" / "startup"
 
@@ -176,7 +178,7 @@ class Laboratory:
             overlay[path] = str(copy)
         return {
             "out": str(folder),
-            "seed": 0,
+            "seed": SEED,
             "watch": settings.watch,
             "record": settings.record,
             "overlay": overlay,

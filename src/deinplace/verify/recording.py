@@ -63,6 +63,8 @@ class Comparison:
     max_abs: float = 0.0
     max_rel: float = 0.0
     differences: list[Difference] = field(default_factory=list)
+    dtypes: set[str] = field(default_factory=set)
+    """Types of the gradients that were compared."""
     stepped: set[tuple[int, str, str]] = field(default_factory=set)
     """Parameters whose gradients were compared as an optimizer consumed them."""
     leaves: set[tuple[int, str, str]] = field(default_factory=set)
@@ -244,6 +246,7 @@ class _Comparer:
         self.result.compared += 1
         if self.record.kind in GRADIENTS:
             self.result.gradients += 1
+            self.result.dtypes.add(a["t"])
             seen = self.result.stepped if self.record.kind == "consumed" else self.result.leaves
             seen.add((self.process, self.record.name, label))
         if a["v"] == b["v"]:

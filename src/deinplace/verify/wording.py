@@ -8,7 +8,8 @@ from typing import Literal
 from deinplace.model import Finding, Place, Span, Verdict
 from deinplace.rules import rule
 from deinplace.rules.base import Incident, Project
-from deinplace.verify.drivers import Driver
+from deinplace.verify.drivers import SEED, Driver
+from deinplace.verify.recording import RTOL
 from deinplace.verify.search import Choice
 from deinplace.verify.trial import Bench, Result
 
@@ -22,22 +23,31 @@ def verdict(result: Result, bench: Bench, driver: Driver) -> Verdict:
     comparison = result.comparison
     if comparison is None:
         why = "it runs to its end; what it computes changes on purpose, so there is nothing to compare with"
-        return Verdict("unconfirmed", why, driver=driver.title, device="cpu")
+        return Verdict("unconfirmed", why, driver=driver.title, device=devices(bench))
     if bench.noise.unsteady:
         why = "gradients vary from run to run by themselves, so there is nothing firm to compare with"
-        return Verdict("unconfirmed", why, driver=driver.title, device="cpu", compared=comparison.compared)
+        return Verdict("unconfirmed", why, driver=driver.title, device=devices(bench), compared=comparison.compared)
     return Verdict(
         "confirmed",
         f"gradients of {comparison.gradients} tensors in {comparison.steps} optimizer steps",
         oracle="copy-on-write" if bench.emulate is None else "copy-on-write, refused writes emulated",
         driver=driver.title,
-        device="cpu",
+        device=devices(bench),
         steps=comparison.steps,
         parameters=len(comparison.stepped) or len(comparison.leaves),
+        dtype="+".join(sorted(comparison.dtypes)),
+        seed=SEED,
+        tolerance=RTOL,
         compared=comparison.compared,
         max_abs_error=comparison.max_abs,
         max_rel_error=comparison.max_rel,
     )
+
+
+def devices(bench: Bench) -> str:
+    """Where the tensors lived that the oracle run recorded, such as `cpu` or `cpu+cuda`."""
+    seen = set(bench.oracle.gather("devices")) if bench.oracle is not None else set()
+    return "+".join(sorted(seen)) or "cpu"
 
 
 def findings(
