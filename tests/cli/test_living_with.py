@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -153,3 +154,26 @@ def test_a_line_that_cannot_hold_a_comment_is_told() -> None:
     changes, problems = add({"/a.py": source}, [finding])
     assert changes == ()
     assert problems[0].line == 1
+
+
+@pytest.mark.parametrize(
+    "comment",
+    ["# deinplace: ignore[DIP102] on purpose", "# deinplace: ignore[augmented-assignment]", "# noqa: DIP102"],
+)
+@pytest.mark.parametrize("run", [(), ("--run", f"{sys.executable} net.py")], ids=["static", "run"])
+def test_fix_leaves_alone_what_a_comment_silences(
+    comment: str, run: tuple[str, ...], cli: Callable, tmp_path: Path
+) -> None:
+    text = NET.replace("y += x", f"y += x  {comment}")
+    (tmp_path / "net.py").write_text(text)
+    result = cli("fix", "--output-format", "json", *run)
+    assert (tmp_path / "net.py").read_text() == text
+    assert result.returncode == 0, result.stdout
+    assert [f["state"] for f in json.loads(result.stdout)["findings"]] == ["suppressed"]
+
+
+def test_a_comment_for_another_rule_silences_nothing(cli: Callable, tmp_path: Path) -> None:
+    text = NET.replace("y += x", "y += x  # deinplace: ignore[DIP101]")
+    (tmp_path / "net.py").write_text(text)
+    cli("fix")
+    assert (tmp_path / "net.py").read_text() == text.replace("y += x", "y = y + x")

@@ -31,8 +31,12 @@ class Suppression:
 
     def covers(self, finding: Finding) -> bool:
         """True where it silences a finding."""
-        named = not self.rules or bool({finding.rule.lower(), finding.name.lower()} & self.rules)
-        return named and self.first <= finding.span.end_line and finding.span.line <= self.last
+        return self.silences(finding.rule, finding.name, finding.span)
+
+    def silences(self, code: str, name: str, span: Span) -> bool:
+        """True where it silences a rule on one of a span's lines."""
+        named = not self.rules or bool({code.lower(), name.lower()} & self.rules)
+        return named and self.first <= span.end_line and span.line <= self.last
 
 
 def apply(source: Source, findings: Iterable[Finding]) -> list[Finding]:
@@ -51,6 +55,13 @@ def apply(source: Source, findings: Iterable[Finding]) -> list[Finding]:
     unused = [c for n, c in enumerate(comments) if n not in used]
     out += [_about(source, UNUSED, c.span, f"`{c.text}` silences nothing") for c in unused]
     return [*out, *bad]
+
+
+def silenced(source: Source, code: str, name: str, span: Span) -> bool:
+    """True where a comment of the file silences a rule on one of a span's lines."""
+    if "deinplace:" not in source.text and "noqa" not in source.text:
+        return False
+    return any(comment.silences(code, name, span) for comment in read(source)[0])
 
 
 def read(source: Source) -> tuple[list[Suppression], list[Finding]]:

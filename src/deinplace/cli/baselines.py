@@ -39,6 +39,34 @@ def silenced(outcome: Outcome, file: str | None, root: str, seen: View) -> Outco
     return replace(outcome, findings=findings)
 
 
+def commented(outcome: Outcome, sources: Mapping[str, Source]) -> Outcome:
+    """The outcome with the findings that a comment in their file silences marked as suppressed."""
+    from deinplace.analysis import suppress
+    from deinplace.verify.wording import UNKNOWN
+
+    comments = {
+        path: suppress.read(source)[0]
+        for path, source in sources.items()
+        if any(f.path == path for f in outcome.findings)
+    }
+
+    def covered(finding: Finding) -> bool:
+        # a fault that no rule made an offer for has no rule of its own: any rule that is named there speaks of it
+        names = [(finding.rule, finding.name)]
+        for comment in comments.get(finding.path, ()):
+            if finding.rule == UNKNOWN[0]:
+                names += [(rule, rule) for rule in comment.rules]
+            if any(comment.silences(code, name, finding.span) for code, name in names):
+                return True
+        return False
+
+    findings = tuple(
+        replace(f, state="suppressed", reason="comment") if f.state in _LEFT[1:] and covered(f) else f
+        for f in outcome.findings
+    )
+    return replace(outcome, findings=findings)
+
+
 def write(outcome: Outcome, file: Path, seen: View) -> int:
     """Write the findings that are left to a baseline file; how many there are.
 

@@ -105,6 +105,7 @@ def fix(
         config = replace(config, run=None)  # what an editor holds is not what a program would import
     outcome, sources = _mended(given, config, quiet, verbose, stdin_filename)
     seen = output.view(outcome, {path: source.text for path, source in sources.items()}, verbose, quiet)
+    outcome = baselines.commented(outcome, sources)
     outcome = baselines.silenced(outcome, config.baseline, config.root, seen)
     if given == ["-"] and not diff:
         outcome = _filtered(outcome, sources)

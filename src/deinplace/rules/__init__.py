@@ -8,6 +8,7 @@ import pkgutil
 from collections.abc import Iterable
 from functools import cache
 
+from deinplace.analysis import suppress
 from deinplace.analysis.source import Source
 from deinplace.model import Rewrite, Site
 from deinplace.rules.base import Incident, Project, Rule
@@ -47,6 +48,7 @@ def candidates(incident: Incident, project: Project) -> tuple[Candidate, ...]:
 
     Rules are asked by code, the fallbacks (`fallback = True`) last; rewrites with the same edits appear once. Where
     autograd refused a write on the spot, or an optimizer made it, the rules that judge intent (DIP2xx) come first.
+    Where a comment silences a rule at its site, nothing is offered: whoever wrote it wants the fault left alone.
     """
     pairs: list[Candidate] = []
     write = incident.conflict.write if incident.conflict is not None else None
@@ -54,6 +56,8 @@ def candidates(incident: Incident, project: Project) -> tuple[Candidate, ...]:
     for each in sorted(all_rules(), key=lambda r: _rank(r, intent)):
         site = each.claim(incident, project)
         if site is not None:
+            if _silenced(each, site, project):
+                return ()
             pairs += [(site, rewrite) for rewrite in each.rewrites(site, project, incident)]
             if incident.raised is not None and incident.raised.category in each.owns:
                 break
@@ -66,7 +70,14 @@ def _rank(rule: Rule, intent: bool) -> tuple[bool, bool, str]:
 
 def static_candidates(site: Site, project: Project) -> tuple[Candidate, ...]:
     """Rewrites for a site that no run has spoken of."""
+    if _silenced(rule(site.rule), site, project):
+        return ()
     return _distinct((site, rewrite) for rewrite in rule(site.rule).rewrites(site, project))
+
+
+def _silenced(each: Rule, site: Site, project: Project) -> bool:
+    source = project.get(site.path)
+    return source is not None and suppress.silenced(source, each.code, each.name, site.span)
 
 
 def sites(source: Source, rules: Iterable[Rule] | None = None) -> list[Site]:
