@@ -100,6 +100,16 @@ def test_an_error_keeps_the_tools_exit_code(runner: Runner, project: Path) -> No
     assert runner.step(named(STEPS, "Run"), project).returncode == 2
 
 
+def test_check_imports_nothing_from_the_checkout(runner: Runner, project: Path) -> None:
+    for name in ("deinplace", "typer", "json", "pip", "sitecustomize"):
+        (project / f"{name}.py").write_text("open('pwned', 'w').close()\n")
+    result = runner.step(named(STEPS, "Run"), project)
+    assert result.returncode == 1, result.stderr
+    runner.context |= {"inputs.install": "deinplace-is-installed-already; python_version < '3'"}
+    assert runner.step(named(STEPS, "Install"), project).returncode == 0
+    assert not (project / "pwned").exists()
+
+
 @pytest.mark.parametrize(
     "text", ["$(touch pwned)", "`touch pwned`", "; touch pwned", '"; touch pwned; "', "--output-file=pwned"]
 )
