@@ -45,6 +45,32 @@ FIXED = {
         ),
         "self.s.clone()",
     ),
+    "rows-of-a-loop": (
+        (
+            "def f(h, scales):\n    for row, s in zip(h, scales):\n        row.mul_(s)\n    return h\n\n\n"
+            "f(torch.stack((w, w)), w).sum().backward()\n"
+        ),
+        "zip([h[i] for i in range(len(h))], scales)",
+    ),
+    "columns-of-a-loop": (
+        (
+            "def f(h):\n    for n, part in enumerate(h.unbind(1)):\n        part += n\n    return h\n\n\n"
+            "f(torch.stack((w, w))).sum().backward()\n"
+        ),
+        "h.select(1, i)",
+    ),
+    "parts-put-back": (
+        (
+            "def f(h):\n    a, b = torch.chunk(h, 2, dim=-1)\n    b.sigmoid_()\n    return h * 2, a\n\n\n"
+            "f(torch.cat((w, w)))[0].sum().backward()\n"
+        ),
+        "h = torch.cat((a, b), dim=-1)",
+    ),
+    "inference-tensor": (
+        "with torch.inference_mode():\n    y = torch.ones(3) * 2\nkept = [y]\ny /= y.norm()\nprint(kept)\n",
+        "with torch.inference_mode():\n    y /= y.norm()",
+    ),
+    "whole-numbers": ("n = torch.arange(4)\nm = n\nn *= 0.5\nprint(m, n)\n", "n //= 2"),
     "void-helper": (
         "def shift(h):\n    h += 1.0\n\n\ny = torch.exp(w)\nshift(y)\ny.sum().backward()\n",
         ".clone()",
@@ -67,6 +93,8 @@ LEFT = {
         "buffer = torch.zeros(3, requires_grad=True)\nbuffer[0] = (w * 2).sum()\nbuffer.sum().backward()\n",
         "meaning-differs",
     ),
+    "whole-numbers-below-zero": ("n = torch.tensor([-3, 3])\nn *= 0.5\nprint(n)\n", "seen-by-others"),
+    "fraction-into-whole-numbers": ("n = torch.arange(4)\nn += 0.5\nprint(n)\n", "no-rewrite"),
     "retained-gradient": (
         "y = torch.exp(w)\ny.retain_grad()\ny *= 2.0\ny.sum().backward()\nprint(y.grad)\n",
         "hooked",

@@ -148,7 +148,7 @@ def _class_attribute(m: Machine, base: Cls, attr: str) -> Value:
 def part(m: Machine, value: Ten, n: int) -> Value:
     """The n-th of several results unpacked from one value."""
     if m.kind(value) == "tensor":
-        return replace(value, view="multi", path=(*value.path, ("op", "iter"), ("output", n)), choice=None)
+        return replace(value, view="multi", path=(*value.path, ("index", m.term_of(Const(n)))), choice=None)
     return m.outside(("item", value.sids, n), "element", "an element of a value of unknown kind")
 
 

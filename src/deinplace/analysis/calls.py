@@ -136,16 +136,18 @@ def inline(m: Machine, func: Fn, args: list[Value], keywords: Keywords, node: as
     module = m.index.modules[info.path]
     fid = m.new_id()
     m.m.make(fid, Fields(bind(m, info.node.args, args, keywords, dict(func.defaults))))
-    before, calling = m.grad, m.frames[-1].node if m.frames else None
+    before, inferring = m.grad, m.inference
+    calling = m.frames[-1].node if m.frames else None
     if m.frames and hasattr(node, "lineno"):
         m.frames[-1].node = node
     frame = Frame(fid, module, info.node, info.qualname, info.owner, func.closure)
     mode = context.decorator_mode(m, info.node)
     m.grad = mode or before
+    m.inference = m.inference or (mode == "off" and context.decorator_infers(m, info.node))
     m.frames.append(frame)
     m.execute(info.node.body)
     m.frames.pop()
-    m.grad = before
+    m.grad, m.inference = before, inferring
     if m.frames:
         m.frames[-1].node = calling
     return _returned(m, frame, info)

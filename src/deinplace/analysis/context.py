@@ -7,7 +7,8 @@ import ast
 from deinplace.analysis.machine import Machine
 from deinplace.analysis.values import Const, Other, Ref, Value
 
-OFF = ("torch.no_grad", "torch.inference_mode", "torch.autograd.no_grad", "torch.autograd.inference_mode")
+INFERENCE = ("torch.inference_mode", "torch.autograd.inference_mode", "torch.autograd.grad_mode.inference_mode")
+OFF = ("torch.no_grad", "torch.autograd.no_grad", *INFERENCE)
 ON = ("torch.enable_grad", "torch.autograd.enable_grad")
 SET = ("torch.set_grad_enabled", "torch.autograd.set_grad_enabled", "torch.autograd.grad_mode.set_grad_enabled")
 
@@ -15,10 +16,17 @@ SET = ("torch.set_grad_enabled", "torch.autograd.set_grad_enabled", "torch.autog
 def mode_of(m: Machine, value: Value) -> str:
     """`on`, `off` or `unknown` for a value used as a context manager or decorator; empty where it sets no mode."""
     if isinstance(value, Other) and value.what.startswith("grad:"):
-        return value.what[5:]
+        return "off" if infers(value) else value.what[5:]
     if isinstance(value, Ref):
         return "off" if value.name in OFF else "on" if value.name in ON else ""
     return ""
+
+
+def infers(value: Value) -> bool:
+    """True for `torch.inference_mode()`: tensors that are made under it may be written only under it."""
+    if isinstance(value, Ref):
+        return value.name in INFERENCE
+    return isinstance(value, Other) and value.what == "grad:inference"
 
 
 def manager(name: str, args: list[Value]) -> Value | None:
@@ -26,6 +34,8 @@ def manager(name: str, args: list[Value]) -> Value | None:
     first = args[0] if args else None
     if name in OFF or name in ON:
         off = name in OFF and not (isinstance(first, Const) and first.value is False)
+        if name in INFERENCE:
+            return Other("grad:inference") if off else Other("grad:on")
         return Other("grad:off" if off else "grad:on")
     if name in SET:
         known = first.value if isinstance(first, Const) else None
@@ -45,6 +55,11 @@ def decorator_mode(m: Machine, node: ast.FunctionDef | ast.AsyncFunctionDef) -> 
         if mode:
             return mode
     return ""
+
+
+def decorator_infers(m: Machine, node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """True where a decorator runs the function in inference mode."""
+    return any(infers(m.evaluate(d)) for d in node.decorator_list)
 
 
 def special(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from deinplace.analysis import facts
 from deinplace.analysis.machine import Machine
 from deinplace.analysis.memory import children
@@ -111,6 +113,16 @@ def kept(m: Machine, op: str, target: Ten, others: list[Value]) -> bool:
             elif not own and not m.lenient:
                 return False
     return True
+
+
+def narrows(m: Machine, op: str, target: Ten, others: list[Value], keywords: Mapping[str, Value]) -> bool:
+    """True where an operation gives fractions and its target holds whole numbers: torch refuses such a write."""
+    dtype = m.dtype_of(target)
+    if "int" not in dtype or op not in facts.operators() or "rounding_mode" in keywords:
+        return False
+    if op == "div":
+        return True
+    return not facts.gives_bool(op) and is_float(promoted(m, [target, *others]))
 
 
 def name(m: Machine, target: Ten) -> str:

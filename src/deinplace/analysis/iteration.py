@@ -8,6 +8,8 @@ from deinplace.analysis.machine import Machine
 from deinplace.analysis.values import Const, Items, Obj, Other, Ref, Ten, Torch, Union, Value
 
 LIMIT = 4
+ROWS = 2
+"""Of a tensor, whose length is not known, the first rows."""
 
 
 def iterate(m: Machine, value: Value, node: ast.AST) -> tuple[list[Value], bool]:
@@ -18,7 +20,7 @@ def iterate(m: Machine, value: Value, node: ast.AST) -> tuple[list[Value], bool]
         items = [Const(v) for v in value.value]
         return list(items[:LIMIT]), len(items) > LIMIT
     if isinstance(value, Ten):
-        return [element(m, value, n) for n in range(2)], True
+        return [element(m, value, n) for n in range(ROWS)], True
     if isinstance(value, Union):
         return iterate(m, value.options[0], node)
     what = value.what if isinstance(value, Other) else "unknown"
@@ -34,7 +36,8 @@ def iterate(m: Machine, value: Value, node: ast.AST) -> tuple[list[Value], bool]
 def element(m: Machine, value: Ten, n: int) -> Ten:
     """The n-th item of a tensor, or of something that may be a container of tensors."""
     if m.kind(value) == "tensor":
-        return Ten(value.sids, value.exact, "multi", value.cut, (*value.path, ("op", "iter"), ("output", n)), None)
+        row = ("index", m.term_of(Const(n)))
+        return Ten(value.sids, value.exact, "multi", value.cut, (*value.path, row), None)
     return m.outside(("item", value.sids, n), "element", "an element of a value of unknown kind")
 
 
@@ -42,6 +45,12 @@ def _object(m: Machine, value: Obj) -> tuple[list[Value], bool]:
     content = m.m.peek(value.oid)
     if isinstance(content, Items):
         limit = 64 if all(isinstance(v, Obj) and v.what in ("module", "instance") for v in content.items) else LIMIT
+        if (
+            content.open
+            and value.what == "tuple"
+            and all(isinstance(v, Ten) and v.view == "multi" for v in content.items)
+        ):
+            limit = ROWS  # as many as of a tensor, whose rows they may be
         return list(content.items[:limit]), content.open or len(content.items) > limit
     fields = m.fields_of(value)
     if value.what == "dict":

@@ -79,6 +79,8 @@ class Write:
     flags: frozenset[str] = frozenset()
     rhs: Grad = "no"
     """Whether what is written requires gradients."""
+    misfit: str = ""
+    """`inference` or `cast`: the write is refused for the mode in which its tensor was made, or for its dtype."""
     node: ast.AST | None = field(default=None, compare=False, repr=False)
 
 
@@ -135,6 +137,8 @@ class Machine:
         self.external: dict[tuple[object, ...], tuple[Ten, int]] = {}
         self.steps, self.clock, self._next, self._serial = steps, 0, 0, 0
         self.grad = "on"
+        self.inference = False
+        """Whether `torch.inference_mode()` is on."""
         self.notes: set[str] = set()
         self.class_fields: dict[ClassInfo, dict[str, Value]] = {}
         self.flag_places: dict[int, Place] = {}
@@ -197,7 +201,8 @@ class Machine:
         """A tensor in fresh memory."""
         sid = self.new_id()
         base = Storage(origin="fresh", kind="tensor", why=why, grad="no", term=term)
-        self.m.make(sid, replace(base, **known))  # type: ignore[arg-type]
+        made = replace(base, **known)  # type: ignore[arg-type]
+        self.m.make(sid, replace(made, flags=made.flags | {"inference"}) if self.inference else made)
         return Ten((sid,))
 
     def outside(self, key: tuple[object, ...], origin: str, why: str, kind: Kind = "unknown", **known: object) -> Ten:

@@ -9,7 +9,7 @@ from deinplace.analysis import dtypes, facts
 from deinplace.analysis.machine import Machine, Save
 from deinplace.analysis.memory import tensors_in
 from deinplace.analysis.source import span_of
-from deinplace.analysis.values import NO_IDS, NUMBER, Const, Grad, Kind, Obj, Other, Ref, Ten, Union, Value
+from deinplace.analysis.values import NO_IDS, NUMBER, Const, Grad, Items, Kind, Obj, Other, Ref, Ten, Union, Value
 from deinplace.catalog import FunctionInfo
 
 _SAME_VALUE = ("clone", "contiguous", "detach", "alias", "data", "requires_grad")
@@ -28,16 +28,36 @@ def term(m: Machine, op: str, named: dict[str, Value], keywords: dict[str, Value
     pairs = tuple(sorted((k, m.term_of(v)) for k, v in keywords.items() if k not in ("inplace", "out", "non_blocking")))
     if op == "copy":
         return m.terms.make("copy", positional[-1])
+    parts = joined(m, op, named, keywords)
+    if parts is not None:
+        return m.terms.join(parts[0], [m.read(t) for t in parts[1]])
     return m.terms.make(op, *positional, *pairs)
 
 
-def graph(m: Machine, value: int, inputs: list[Ten], op: str = "") -> int:
-    """The term of how gradients leave a result."""
+def joined(m: Machine, op: str, named: dict[str, Value], keywords: dict[str, Value]) -> tuple[int, list[Ten]] | None:
+    """Dimension and parts of `torch.cat` of a known number of tensors."""
+    if op != "cat":
+        return None
+    values: list[Value] = [*named.values(), *(v for k, v in keywords.items() if k == "dim")]
+    first, rest = values[0], values[1:]
+    content = m.m.peek(first.oid) if isinstance(first, Obj) else None
+    if not isinstance(content, Items) or content.open or len(rest) > 1:
+        return None
+    parts = [v for v in content.items if isinstance(v, Ten)]
+    if not parts or len(parts) != len(content.items):
+        return None
+    return m.term_of(rest[0] if rest else Const(0)), parts
+
+
+def graph(m: Machine, value: int, inputs: list[Ten], op: str = "", along: int | None = None) -> int:
+    """The term of how gradients leave a result; `along` is the dimension in which `cat` joins its inputs."""
     if m.grad == "off":
         return 0
     if op in _SAME_VALUE and inputs:
         return m.graph_of(inputs[0])
     graphs = [m.graph_of(t) for t in inputs]
+    if along is not None and any(graphs):
+        return m.terms.join(along, graphs)
     return m.terms.make("backward", value, *graphs) if any(graphs) else 0
 
 
@@ -78,13 +98,14 @@ def operate(
         else m.mixed(inputs)
     )
     made = m.node(inputs) if grad != "no" else None
+    along = joined(m, op, named, keywords)
     out = m.tensor(
         f"made by {op}",
         value,
         kind=kind,
         dtype=dtype,
         grad=grad,
-        graph=graph(m, value, inputs, op) if grad != "no" else 0,
+        graph=graph(m, value, inputs, op, along[0] if along is not None else None) if grad != "no" else 0,
         nodes=frozenset({made}) if made is not None else NO_IDS,
     )
     if made is not None:
@@ -102,7 +123,7 @@ def shared(m: Machine, op: str, base: Ten, named: dict[str, Value], keywords: di
         view = replace(base, cut=base.cut or op in ("detach", "data"))
         if returns != "maybe_alias":
             return view
-    step: tuple[object, ...] = ("op", op, *rest, *pairs)
+    step = _step(m, op, rest, dict(pairs))
     if op in _SAME_VALUE:
         view = base
     elif base.choice is not None:
@@ -113,9 +134,7 @@ def shared(m: Machine, op: str, base: Ten, named: dict[str, Value], keywords: di
     else:
         view = replace(base, view="view", path=(*base.path, step))
     if returns == "views":
-        pieces: list[Value] = [
-            replace(view, view="multi", path=(*view.path, ("output", n))) for n in range(_count(named))
-        ]
+        pieces: list[Value] = [replace(view, view="multi", path=_output(m, view.path, n)) for n in range(_count(named))]
         return m.sequence(pieces, "tuple", opened=True)
     if returns == "maybe_alias":
         copied = dtypes.of_value(keywords.get("dtype")) or next(
@@ -145,6 +164,29 @@ def shared(m: Machine, op: str, base: Ten, named: dict[str, Value], keywords: di
         )
         return _choose(m.terms.make("aliases", m.serial()), view, copy)
     return view
+
+
+def _step(m: Machine, op: str, rest: tuple[int, ...], pairs: dict[str, int]) -> tuple[object, ...]:
+    """How a view leads on from its base; rows have one spelling, however they are taken."""
+    first = m.term_of(Const(0))
+    if op in ("unbind", "select"):
+        named = {**dict(zip(("dim", "index"), rest, strict=False)), **pairs}
+        dim = named.get("dim", first)
+        if op == "unbind":
+            return ("rows", dim)
+        if "index" in named:
+            return ("index", named["index"]) if dim == first else ("select", dim, named["index"])
+    return ("op", op, *rest, *sorted(pairs.items()))
+
+
+def _output(m: Machine, path: tuple[object, ...], n: int) -> tuple[object, ...]:
+    """The path of the n-th of several views."""
+    last = path[-1] if path else None
+    if isinstance(last, tuple) and last[0] == "rows":
+        number = m.term_of(Const(n))
+        row = ("index", number) if last[1] == m.term_of(Const(0)) else ("select", last[1], number)
+        return (*path[:-1], row)
+    return (*path, ("output", n))
 
 
 def _choose(condition: int, yes: Ten, no: Ten) -> Ten:

@@ -109,7 +109,7 @@ def _guarded(machine: Machine, report: Report, unit: Unit, run: object, steps: i
     """Run one unit and collect what it did; what goes wrong makes it incomplete."""
     machine.trace, machine.writes, machine.sinks = [], [], []
     machine.notes, machine.clock = set(), 0
-    machine.steps, machine.grad = steps, "on"
+    machine.steps, machine.grad, machine.inference = steps, "on", False
     depth = len(machine.frames)
     before = machine.mem
     try:

@@ -70,6 +70,8 @@ _WORDS = {
 
 def refused(write: Write) -> str:
     """The family of error that autograd raises on the spot for a write; empty where it raises none."""
+    if write.misfit:
+        return write.misfit
     if not write.grad_on or write.cut or write.grad != "yes" or write.form == "step" or write.kind != "tensor":
         return ""
     if write.leaf:

@@ -281,7 +281,7 @@ def _continue(m: Machine, node: ast.Continue) -> None:
 
 
 def _with(m: Machine, node: ast.With | ast.AsyncWith) -> None:
-    before = m.grad
+    before, inferring = m.grad, m.inference
     exits: list[Value] = []
     for item in node.items:
         value = evaluate(m, item.context_expr)
@@ -289,6 +289,7 @@ def _with(m: Machine, node: ast.With | ast.AsyncWith) -> None:
         entered: Value = value
         if mode:
             m.grad = mode
+            m.inference = m.inference or context.infers(value)
         elif m.mem is not None:
             method = m.method_of(value, "__enter__")
             if method is not None:
@@ -299,7 +300,7 @@ def _with(m: Machine, node: ast.With | ast.AsyncWith) -> None:
             assign(m, item.optional_vars, entered)
     if m.mem is not None:
         execute(m, node.body)
-    m.grad = before
+    m.grad, m.inference = before, inferring
     for leave in reversed(exits):
         if m.mem is not None:
             m.call(leave, [NONE, NONE, NONE], {}, node)

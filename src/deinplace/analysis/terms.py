@@ -13,6 +13,8 @@ class Terms:
     def __init__(self) -> None:
         self._ids: dict[tuple[object, ...], int] = {}
         self._parts: list[tuple[object, ...]] = [("none",)]
+        self._split: dict[int, tuple[object, ...]] = {}
+        """How terms that are joined from parts come apart again: the step that leads to the parts."""
 
     def make(self, *parts: object) -> int:
         """The term of an operation and its operands."""
@@ -44,10 +46,14 @@ class Terms:
             return base
         while True:
             parts = self._parts[base]
+            if parts[0] == "joined" and len(path) > 1 and self._split.get(base) == path[0]:
+                return self.get(int(str(parts[2 + _number(path[1])])), path[2:])
             if parts[0] != "put":
                 break
-            if parts[2] == path:
-                return int(str(parts[3]))
+            written = parts[2]
+            assert isinstance(written, tuple)
+            if path[: len(written)] == written:
+                return self.get(int(str(parts[3])), path[len(written) :])
             if not self.disjoint(parts[2], path):
                 break
             base = int(str(parts[1]))
@@ -55,7 +61,38 @@ class Terms:
 
     def put(self, base: int, path: tuple[object, ...], value: int) -> int:
         """`base` after `value` was written to its part at `path`."""
-        return self.make("put", base, path, value) if path else value
+        at = next((n for n, step in enumerate(path) if n and _is(step, "output")), 0)
+        count, dim = self._several(path[at - 1]) if at else (0, 0)
+        if not at or _number(path[at]) >= count:
+            return self.make("put", base, path, value) if path else value
+        # The whole is its parts one after the other, as `torch.cat` would join them.
+        whole = self.get(base, path[: at - 1])
+        parts = [self.get(whole, (path[at - 1], ("output", n))) for n in range(count)]
+        number = _number(path[at])
+        parts[number] = self.put(parts[number], path[at + 1 :], value)
+        term = self.join(dim, parts)
+        self._split[term] = path[at - 1]  # type: ignore[assignment]
+        return self.put(base, path[: at - 1], term)
+
+    def join(self, dim: int, parts: list[int]) -> int:
+        """Parts one after the other along a dimension."""
+        return self.make("joined", dim, *parts)
+
+    def _several(self, step: object) -> tuple[int, int]:
+        """How many parts `chunk` and its like give, and along which dimension; 0 parts where that is not known."""
+        if not isinstance(step, tuple) or step[0] != "op":
+            return 0, 0
+        op, rest = step[1], step[2:]
+        named: dict[str, object] = {"dim": self.make("const", "int", "0")}
+        named.update(zip(("sizes", "dim"), (r for r in rest if isinstance(r, int)), strict=False))
+        named.update(dict(r for r in rest if isinstance(r, tuple)))
+        sizes = next((v for k, v in named.items() if k != "dim"), 0)
+        made = self._parts[int(str(sizes))]
+        if op in ("chunk", "tensor_split") and made[:2] == ("const", "int") and str(made[2]).isdigit():
+            return int(str(made[2])), int(str(named["dim"]))
+        if op in ("split", "split_with_sizes") and made[0] in ("list", "tuple"):
+            return len(made) - 1, int(str(named["dim"]))
+        return 0, 0
 
     def disjoint(self, first: object, second: object) -> bool:
         """True where two paths share a prefix and then name parts that cannot overlap."""
@@ -70,6 +107,8 @@ class Terms:
         """Two index steps: `("index", part, part, ...)`, each part a term; or outputs `("output", n)`."""
         if a[0] == b[0] == "output":
             return True
+        if a[0] == b[0] == "select":
+            return a[1] == b[1] and self._parts_apart(a[2], b[2])
         if a[0] != "index" or b[0] != "index" or len(a) != len(b):
             return False
         return any(self._parts_apart(x, y) for x, y in zip(a[1:], b[1:], strict=True)) and not any(
@@ -100,3 +139,11 @@ class Terms:
                 return False
             bounds.append(int(str(made[2])))
         return bounds[1] <= bounds[2] or bounds[3] <= bounds[0]
+
+
+def _is(step: object, kind: str) -> bool:
+    return isinstance(step, tuple) and step[0] == kind
+
+
+def _number(step: object) -> int:
+    return int(str(step[1])) if isinstance(step, tuple) else 0

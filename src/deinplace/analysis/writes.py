@@ -6,11 +6,11 @@ import ast
 from collections.abc import Sequence
 from dataclasses import replace
 
-from deinplace.analysis import dtypes, facts, ops
+from deinplace.analysis import dtypes, facts, ops, signs
 from deinplace.analysis.machine import Machine, Write
 from deinplace.analysis.memory import stronger
 from deinplace.analysis.source import span_of
-from deinplace.analysis.values import NO_IDS, Fields, Ten, Torch, Value
+from deinplace.analysis.values import NO_IDS, Const, Fields, Ten, Torch, Value
 from deinplace.catalog import FunctionInfo
 from deinplace.model import Place
 
@@ -36,9 +36,14 @@ def apply(
         term = m.terms.make("made", term, m.serial())
     if not dtypes.kept(m, op, target, list(named.values())):
         term = m.terms.make("cast", term, dtypes.name(m, target))
+    narrow = dtypes.narrows(m, op, target, list(named.values()), keywords)
+    divisor = signs.whole_divisor(op, named.get("other")) if narrow else 0
+    if divisor and signs.negative_free(m.terms, m.read(target)):
+        # Refused as it stands; what can be meant is a division in whole numbers.
+        term = m.terms.make("floor_divide", m.read(target), m.term_of(Const(divisor)))
     tensors = [t for v in (*named.values(), *keywords.values()) for t in ops.tensors(m, v)]
     graph = ops.graph(m, term, [target, *tensors])
-    record(m, target, op, node, form, module, tensors)
+    record(m, target, op, node, form, module, tensors, narrow)
     if m.grad != "off":
         made = m.node([target, *tensors])
         ops.keep(m, op, made, {**named, **keywords}, [target, *tensors], node, parts, entry)
@@ -80,6 +85,7 @@ def record(
     form: str,
     module: Torch | None = None,
     inputs: Sequence[Ten] = (),
+    narrow: bool = False,
 ) -> None:
     """Note a write and the saves that it destroys; the saves are forgotten, as if the write had been mended."""
     hits: frozenset[int] = NO_IDS
@@ -121,9 +127,19 @@ def record(
             cut=target.cut,
             node=node,
             rhs=m.mixed(list(inputs)),
+            misfit=_misfit(m, target, narrow),
             flags=frozenset().union(*(m.storage(s).flags for s in target.sids)),
         )
     )
+
+
+def _misfit(m: Machine, target: Ten, narrow: bool) -> str:
+    """Why a write is refused whatever autograd knows of the tensor; empty where it is not."""
+    if not target.exact or target.choice is not None or m.kind(target) != "tensor":
+        return ""
+    if not m.inference and "inference" in m.storage(target.sids[0]).flags:
+        return "inference"
+    return "cast" if narrow else ""
 
 
 def names_of(m: Machine, target: Ten) -> tuple[str, ...]:

@@ -153,6 +153,9 @@ class Recorder:
                     self.after_call(f"{path}:{name}", function, args, kwargs, result)
                 return result
 
+            # Programs read these off the function; `wraps` leaves them out, and `call` itself has no use for them.
+            call.__defaults__ = function.__defaults__  # type: ignore[attr-defined]
+            call.__kwdefaults__ = function.__kwdefaults__  # type: ignore[attr-defined]
             return call
 
         return decorate

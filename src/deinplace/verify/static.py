@@ -111,7 +111,7 @@ def _choose(bench: _Bench, project: Project, hit: Hit) -> Choice:
     original = next((h for h in bench.before.hits if safety.key(h) == safety.key(hit)), hit)
     incident = incident_of(original)
     refusal = safety.refuses(original.write)
-    found = candidates(incident, project)
+    found = _offers(incident, project)
     site = found[0][0] if found else None
     if hit.write.form == "step":
         return Choice(incident, original, site, None, Safety(False, "step-order", "an optimizer's step made the write"))
@@ -159,7 +159,7 @@ def _choose_refused(bench: _Bench, project: Project, write: Write, unit: Unit) -
     category = safety.refused(write)
     raised = Raised(category, _REFUSED[category], write.stack, f"aten::{write.op}_", _module(write), names=write.names)
     incident = Incident(raised=raised)
-    found = candidates(incident, project)
+    found = _offers(incident, project)
     site = found[0][0] if found else None
     refusal = safety.refuses(write)
     if refusal is not None:
@@ -179,6 +179,11 @@ def _choose_refused(bench: _Bench, project: Project, write: Write, unit: Unit) -
     return Choice(incident, None, site, None, reason)
 
 
+def _offers(incident: Incident, project: Project) -> tuple[tuple[Site, Rewrite], ...]:
+    """What rules offer, less what is only there to be shown."""
+    return tuple(pair for pair in candidates(incident, project) if pair[1].applicability != "display")
+
+
 def _lacks(report: Report, wanted: safety.Key) -> bool:
     return not any(
         safety.refused(w) and safety.write_key(w) == wanted for writes in report.writes.values() for w in writes
@@ -188,6 +193,8 @@ def _lacks(report: Report, wanted: safety.Key) -> bool:
 _REFUSED = {
     "leaf": "a leaf Variable that requires grad is being used in an in-place operation.",
     "leaf-view": "a view of a leaf Variable that requires grad is being used in an in-place operation.",
+    "inference": "Inplace update to inference tensor outside InferenceMode is not allowed.",
+    "cast": "a result with fractions can't be cast to the desired output type of whole numbers.",
     "multi-view": "Output 0 of a function that returns several views is a view and is being modified inplace.",
 }
 
