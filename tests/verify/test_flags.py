@@ -74,6 +74,29 @@ JSON = {
         'import json\nwith open("config.json") as file:\n    config = json.load(file)\n',
     ),
 }
+LAYERS_FROM_JSON = {
+    "layers.json": '[["sigmoid", {}], ["relu", {"inplace": true}]]\n',
+    "train.py": HEAD
+    + """
+import json
+
+with open("layers.json") as file:
+    LAYERS = json.load(file)
+KINDS = {"sigmoid": nn.Sigmoid, "relu": nn.ReLU}
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        layers = [nn.Linear(3, 3)]
+        for kind, options in LAYERS:
+            layers.append(KINDS[kind](**options))
+        self.body = nn.Sequential(*layers)
+
+    def forward(self, x):
+        return self.body(x)
+"""
+    + RUN,
+}
 ROLES = {
     "train.py": HEAD
     + """
@@ -117,6 +140,7 @@ MENDED = {
     "an option of the command line": (ARGPARSE, '"--act-inplace", default=False'),
     "set by name in a loop over modules": (SETATTR, 'setattr(module, "inplace", False)'),
     "a settings file": (JSON, "nn.ReLU(inplace=False)"),
+    "layers built from a settings file": (LAYERS_FROM_JSON, 'self.body.get_submodule("2").inplace = False'),
     "one module in two roles": (ROLES, "self.act(gate.clone())"),
     "the caller reads what the module wrote": (READ_AGAIN, "x = x.clone()\nloss = body(x)"),
     "somebody else's block": (THIRD_PARTY, 'get_submodule("act").inplace = False'),

@@ -7,17 +7,37 @@ import re
 from collections.abc import Iterator
 
 from deinplace.analysis.source import Function, Source
-from deinplace.model import Place
+from deinplace.model import ModuleInfo, Place
 from deinplace.rewrite.expression import replace
 from deinplace.rules import _flags, _locate, _names
 from deinplace.rules._flags import FLAG, Flag, default_of, is_true
-from deinplace.rules.base import Project
+from deinplace.rules.base import Incident, Project
 
 LIMIT = 6
 """Literals offered that no call leads to."""
 _DEPTH = 6
 _LINE = re.compile(rf"""["']?\b{FLAG}\b["']?\s*[:=]\s*(?:true|yes|on)\b""", re.IGNORECASE)
 Found = tuple[Source, Flag]
+
+
+def literals(module: ModuleInfo, project: Project) -> Iterator[Found]:
+    """Literals that set the flag far from the call that builds the layer: what the calls lead to, then any others."""
+    places = tuple(dict.fromkeys([*module.flagged, *module.constructed]))
+    found = list(along(places, project))
+    yield from found
+    known = {id(flag.node) for _, flag in found}
+    yield from (pair for pair in elsewhere(places, project) if id(pair[1].node) not in known)
+
+
+def inside_one_call(incident: Incident, project: Project) -> bool:
+    """The user's call that writes is the one that saved: a clone of its input is no help for what it made itself."""
+    conflict = incident.conflict
+    if conflict is None:
+        return False
+    save, write = (_locate.first_editable(e.stack, project) for e in (conflict.save, conflict.write))
+    if save is None or write is None or save[1] != write[1]:
+        return False
+    return conflict.node.lower().split("backward")[0] not in conflict.write.op.replace("_", "")
 
 
 def along(places: tuple[Place, ...], project: Project) -> Iterator[Found]:

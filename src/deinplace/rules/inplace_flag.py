@@ -134,7 +134,7 @@ class InplaceFlag(Rule):
             if node is not None:
                 return self._site(project.sources[place.path], node)
         if module is not None:
-            literal = next(_literals(module, project), None)
+            literal = next(_flag_flow.literals(module, project), None)
             if literal is not None:
                 return self._site(literal[0], literal[1].node)
         stack = _locate.write_stack(incident)
@@ -158,13 +158,16 @@ class InplaceFlag(Rule):
                 nodes.append((project.sources[place.path], other))
         for where, each in nodes:
             yield from self._at(where, each, spelled=True)
-        for where, flag in _literals(module, project):
+        for where, flag in _flag_flow.literals(module, project):
             if flag.node is not node:
                 yield from self._at(where, flag.node)
         settings = _flag_flow.lines_in_texts(project)
         note = f"the flag is set in {', '.join(settings[:3])}: to switch it off there is the smaller change"
         cut = [r for where, each in nodes for r in self._at(where, each, spelled=False)]
-        for rewrite in (*cut, *self._cloned_at_call(incident, project), *self._switched_off(module, project)):
+        ways = [self._cloned_at_call(incident, project), self._switched_off(module, project)]
+        if _flag_flow.inside_one_call(incident, project):
+            ways.reverse()
+        for rewrite in (*cut, *ways[0], *ways[1]):
             yield dataclasses.replace(rewrite, note=note) if settings and not rewrite.note else rewrite
 
     def advice(self, site: Site, project: Project, incident: Incident | None = None) -> str:
@@ -218,7 +221,10 @@ class InplaceFlag(Rule):
     def _switched_off(self, module: ModuleInfo, project: Project) -> Iterator[Rewrite]:
         """For modules built where nothing may be edited: the flag is cleared after the model was made."""
         found = _locate.first_editable(module.constructed, project)
-        if found is None or not module.name or found[1] == module.constructed[0]:
+        if found is None or not module.name:
+            return
+        if found[1] == module.constructed[0]:
+            yield from self._cleared_in_class(module, *found)
             return
         source, place = found
         call = _locate.covering(source, place.span, ast.Call)
@@ -239,6 +245,22 @@ class InplaceFlag(Rule):
             return
         yield _clone.rewrite(self.code, source, f"switch `inplace` off after `{path}` was made", [edit], call)
 
+    def _cleared_in_class(self, module: ModuleInfo, source: Source, place: Place) -> Iterator[Rewrite]:
+        """For modules built from data: the flag is cleared where the class has put its part together."""
+        head, _, rest = (module.name or "").partition(".")
+        call = _locate.covering(source, place.span, ast.Call)
+        owner = next((n for n in source.ancestors(call) if isinstance(n, ast.ClassDef)), None) if call else None
+        for node in ast.walk(owner) if owner is not None and rest else ():
+            if not (isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute)):
+                continue
+            if source.segment(node.targets[0]) != f"self.{head}":
+                continue
+            try:
+                edit = insert_after(source, node, f'self.{head}.get_submodule("{rest}").inplace = False')
+            except Refused:
+                continue
+            yield _clone.rewrite(self.code, source, f"switch `inplace` off after `self.{head}` was made", [edit], node)
+
     def _site(self, source: Source, node: ast.AST) -> Site:
         named = node.func if isinstance(node, ast.Call) else node
         target = "inplace" if isinstance(node, ast.Constant) else source.segment(named)
@@ -250,15 +272,6 @@ def _module(incident: Incident) -> ModuleInfo | None:
     if incident.conflict is not None and incident.conflict.write.optimizer:
         return None
     return event.module if event is not None and event.module is not None and event.module.inplace else None
-
-
-def _literals(module: ModuleInfo, project: Project) -> Iterator[tuple[Source, _flags.Flag]]:
-    """Literals that set the flag far from the call that builds the layer: what the calls lead to, then any others."""
-    places = tuple(dict.fromkeys([*module.flagged, *module.constructed]))
-    found = list(_flag_flow.along(places, project))
-    yield from found
-    known = {id(flag.node) for _, flag in found}
-    yield from (pair for pair in _flag_flow.elsewhere(places, project) if id(pair[1].node) not in known)
 
 
 def _sets_flag(node: ast.Assign) -> bool:
