@@ -61,7 +61,7 @@ def _contents(findings: list[Finding], view: View) -> str:
         where = f"{view.path(finding.path)}:{finding.span.line}"
         link = f'<a href="#f{number}">{escape(where)}</a>'
         items.append(
-            f"<li>{link} <span>{escape(finding.rule)} {escape(finding.name)}</span> {_badge(finding.state)}</li>"
+            f"<li>{link} <span>{escape(finding.rule)} {escape(finding.name)}</span> {_badge(_state(finding))}</li>"
         )
     return '<nav aria-label="Findings"><ol>' + "".join(items) + "</ol></nav>"
 
@@ -71,7 +71,7 @@ def _finding(finding: Finding, number: int, view: View) -> str:
     rule = escape(f"{finding.rule} {finding.name}")
     out = [
         f'<article id="f{number}" aria-labelledby="h{number}">',
-        f'<p><span class="where">{escape(where)}</span> <span class="dim">{rule}</span> {_badge(finding.state)}</p>',
+        f'<p><span class="where">{escape(where)}</span> <span class="dim">{rule}</span> {_badge(_state(finding))}</p>',
         f'<h2 id="h{number}">{_marked(words.message(finding, view))}</h2>',
     ]
     if finding.conflict:
@@ -86,7 +86,8 @@ def _finding(finding: Finding, number: int, view: View) -> str:
 def _remedy(finding: Finding, view: View) -> list[str]:
     out = []
     if finding.rewrite:
-        out += ["<h3>Rewrite</h3>", *_rewrite(finding.rewrite, view)]
+        title = "Rewrite to try" if finding.reason == words.DIAGNOSED else "Rewrite"
+        out += [f"<h3>{title}</h3>", *_rewrite(finding.rewrite, view)]
     if finding.advice:
         out.append(f"<p><strong>Help:</strong> {_marked(finding.advice)}</p>")
     if finding.verdict:
@@ -154,6 +155,10 @@ def _problems(outcome: Outcome, view: View) -> str:
     ]
     items += [f"<li>{_marked(note)}</li>" for note in outcome.notes]
     return f"<section><h2>Notes</h2><ul>{''.join(items)}</ul></section>" if items else ""
+
+
+def _state(finding: Finding) -> str:
+    return finding.reason if finding.reason == words.DIAGNOSED else finding.state
 
 
 def _badge(word: str) -> str:
