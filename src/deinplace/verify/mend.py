@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from deinplace.analysis.source import Source
@@ -14,8 +14,9 @@ from deinplace.verify import incidents, wording
 from deinplace.verify.broad import Broad, lines_that_wrote
 from deinplace.verify.drivers import Driver, Laboratory, Run, Settings
 from deinplace.verify.groups import group
+from deinplace.verify.lines import back, moved
 from deinplace.verify.recording import Comparison, noise_floor
-from deinplace.verify.search import Choice, Search
+from deinplace.verify.search import Choice, Search, shape
 from deinplace.verify.texts import settings_files
 from deinplace.verify.trial import Bench, Result
 
@@ -78,6 +79,9 @@ class _Mender:
         self.progress("running the program under the probe")
         first = self.lab.run(self.driver, Settings(watch=True, record=True, sites=self.options.all_sites))
         self.ran = lines_that_wrote(first)
+        if self.options.all_sites and first.attached and first.exit_code == 0 and not first.torch:
+            self.notes.append("the program never imports torch: it has no tensors to write")
+            return self._outcome(None, {})
         incidents.require_usable(first, self.driver, need_backward=not self.options.all_sites)
         first, emulate = self._past_errors(first)
         found = self._incidents(first)
@@ -114,6 +118,10 @@ class _Mender:
             watch=True, record=True, look=incidents.lines_of(found), functions=functions, emulate=emulate
         )
         oracle = self.lab.run(self.driver, settings)
+        if oracle.exit_code != 0 and functions:
+            # The program looks at its own functions, and does not know them once their calls are recorded.
+            functions = {}
+            oracle = self.lab.run(self.driver, replace(settings, functions=functions))
         incidents.require_usable(oracle, self.driver, need_backward=False)
         return Bench(
             self.lab, self.driver, self.sources, oracle, noise_floor(first, oracle), functions, emulate,
@@ -123,12 +131,14 @@ class _Mender:
     def _passes(self, bench: Bench, found: tuple[Incident, ...]) -> Outcome:
         """Mend what the oracle showed; then what that uncovered; and so on."""
         last: Result | None = None
+        given_up: set[object] = set()
         for _ in range(PASSES):
             project = Project(bench.current, texts=self.texts)
             groups = group(found, project, self.options.allows())
             search = Search(bench, self.options.unsafe, self.progress)
             chosen, last = search.choose(groups)
-            self.choices += chosen
+            self._keep(chosen, bench)
+            given_up |= {shape(i, bench.current) for c in chosen if c.rewrite is None for i in c.group.incidents}
             rewrites = [c.rewrite for c in chosen if c.rewrite is not None]
             if not rewrites:
                 break
@@ -142,6 +152,7 @@ class _Mender:
             if not found:
                 last = bench.run((), watch=False)
                 found = last.left
+            found = tuple(i for i in found if shape(i, bench.current) not in given_up)
             if not found:
                 break
         if self.options.all_sites and (last is None or last.equal):
@@ -151,9 +162,17 @@ class _Mender:
     def _everywhere(self, bench: Bench) -> Result | None:
         """Rewrite the sites that no conflict comes from, too."""
         chosen, last = Broad(bench, self.ran, self.progress).choose(self.options.allows())
-        self.choices += chosen
+        self._keep(chosen, bench)
         bench.current.update(bench.patched([c.rewrite for c in chosen if c.rewrite is not None]))
         return last
+
+    def _keep(self, chosen: Iterable[Choice], bench: Bench) -> None:
+        """Remember choices for the report, in terms of the files as they are on disk."""
+        if all(source is self.sources[path] for path, source in bench.current.items()):
+            self.choices += chosen
+            return
+        move = back(self.sources, bench.current)
+        self.choices += [moved(choice, move) for choice in chosen]
 
     def _conclude(self, bench: Bench, last: Result | None) -> Outcome:
         """Changes are proposed only where the whole program then runs, and saw what the oracle saw."""
