@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import compress
+from operator import is_not
 
 from deinplace.analysis.terms import Terms
 from deinplace.analysis.values import (
@@ -94,14 +96,17 @@ def join(first: Memory | None, second: Memory | None, terms: Terms, condition: i
         return first if second is None else second
     cells = dict(first.cells)
     limit = first.limit
-    for key, right in second.cells.items():
+    # Nearly everything is the same on both paths: what is not is picked out without a step of the interpreter each.
+    differs = map(is_not, second.cells.values(), map(first.cells.get, second.cells))
+    for key, right in compress(second.cells.items(), differs):
         left = cells.get(key) or (first.born.get(key) if key < limit else None)
         if left is None:
             cells[key] = right
         elif left is not right:
             cells[key] = _join_cell(left, right, terms, condition)
-    for key, left in first.cells.items():
-        if key < limit and key not in second.cells and first.born[key] is not left:
+    for key in sorted(first.cells.keys() - second.cells.keys()):
+        left = first.cells[key]
+        if key < limit and first.born[key] is not left:
             cells[key] = _join_cell(left, first.born[key], terms, condition)
     return Memory(cells, first.born, limit)
 

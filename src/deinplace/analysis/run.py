@@ -162,8 +162,9 @@ def _stale(machine: Machine, fid: int, name: str, value: Ten) -> bool:
 
 def observe_outside(machine: Machine) -> None:
     """Memory that came from outside and was written: its owner sees that."""
-    for tensor, born in list(machine.external.values()):
-        known = machine.m.peek(tensor.sids[0])
+    cells = machine.m.cells
+    for tensor, born in machine.external.values():
+        known = cells.get(tensor.sids[0])
         if isinstance(known, Storage) and known.term != born:
             machine.observe("outside", born, known.term, known.graph)
 

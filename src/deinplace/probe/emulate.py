@@ -114,8 +114,7 @@ class Emulator:
         if category == "hook-view":
             return self.functional(frame, func, args, kwargs, error)
         if category == "inference":
-            with self.torch.inference_mode():
-                return func(*args, **kwargs)
+            return self.inference(func, args, kwargs, target)
         if category == "cast":
             return self.cast(func, args, kwargs)
         if category == "detach-view":
@@ -163,6 +162,14 @@ class Emulator:
         result = func(copy, *args[1:], **kwargs) if args else func(**{**kwargs, "input": copy})
         self.rebind(frame, target, copy)
         return result
+
+    def inference(self, func: Any, args: Any, kwargs: Any, target: Any) -> Any:
+        """Torch complains about an inference tensor once it has written it, unless autograd complains before."""
+        values = [*args, *kwargs.values()]
+        if self.torch.is_grad_enabled() and any(getattr(value, "requires_grad", False) for value in values):
+            with self.torch.inference_mode():
+                return func(*args, **kwargs)
+        return target
 
     def cast(self, func: Any, args: Any, kwargs: Any) -> Any:
         """The result computed in floating point, then cast to the type of the tensor that is written."""
