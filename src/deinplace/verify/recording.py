@@ -92,7 +92,7 @@ def recordings(run: Run) -> list[list[Record]]:
 
 
 def changes_argument_aside(records: Sequence[Record], name: str) -> bool:
-    """Whether a recorded function, in some call, returned something that is neither None nor one of its arguments."""
+    """Whether a recorded function, in some call, returned something, and nothing that its arguments hold."""
     result: Any = None
     for record in records:
         if record.name != name:
@@ -101,9 +101,21 @@ def changes_argument_aside(records: Sequence[Record], name: str) -> bool:
             result = record.values["result"]
         elif record.kind == "after call" and (result is None or result.get("k") != "NoneType"):
             arguments = [v for k, v in record.values.items() if k.startswith("argument") and "." not in k]
-            if result is None or all(result.get("v") is None or result["v"] != a.get("v") for a in arguments):
+            if not {*_contents(result)} & {*_contents(arguments)}:
                 return True
     return False
+
+
+def _contents(described: Any) -> Iterator[str]:
+    """What the tensors in a description hold."""
+    if isinstance(described, dict):
+        if "v" in described and "t" in described:
+            yield described["v"]
+        else:
+            yield from _contents(list(described.values()))
+    elif isinstance(described, list):
+        for item in described:
+            yield from _contents(item)
 
 
 def _load(path: Path) -> Iterator[Record]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from deinplace.analysis.source import Source
 from deinplace.model import Place, Rewrite, Status, Trial, Verdict
+from deinplace.rules import rule
 from deinplace.rules.base import Incident
 from deinplace.verify import incidents
 from deinplace.verify.groups import Group
@@ -37,13 +38,13 @@ class Search:
 
     def __init__(self, bench: Bench, unsafe: bool, progress: Progress) -> None:
         self.bench, self.unsafe, self.progress = bench, unsafe, progress
-        self.refused: Counter[object] = Counter()
-        """How often autograd refused a write, by category, function and layer, before any rewrite."""
+        self.met: Counter[object] = Counter()
+        """How many incidents of each sort there were before any rewrite."""
 
     def choose(self, groups: Sequence[Group]) -> tuple[list[Choice], Result | None]:
         """All cheapest rewrites at once; where that fails, each group by itself, then all that held together."""
         options = {id(g): g.usable(self.unsafe) for g in groups}
-        self.refused = Counter(_refused(i) for g in groups for i in g.incidents)
+        self.met = Counter(_sort(i) for g in groups for i in g.incidents)
         first = [options[id(g)][0] for g in groups if options[id(g)]]
         if first and len(first) == len(groups):
             self.progress(f"trying {len(first)} rewrite{'s' * (len(first) > 1)}")
@@ -60,7 +61,10 @@ class Search:
     def _alone(self, group: Group, options: Sequence[Rewrite]) -> Choice:
         """Try a group's alternatives under copy-on-write, where other groups' conflicts do no harm."""
         trials: list[Trial] = []
+        meant = False
         for index, rewrite in enumerate(options):
+            if meant and getattr(rule(rewrite.rule), "fallback", False):
+                break  # would prove the literal program right, which may not be the one that is meant
             self.progress(f"trying {rewrite.title} ({index + 1} of {len(options)})")
             result = self.bench.run((rewrite,), watch=True)
             if result.equal and not self.still_there(group, result) and not self.refused_again(group, rewrite):
@@ -68,9 +72,9 @@ class Search:
             reason = result.reason or "the conflict is still there"
             status: Status = "unconfirmed" if reason.startswith("not tried") else "refuted"
             trials.append(Trial(rewrite, Verdict(status, reason)))
-            if self.contract(group, result):
-                chosen = rewrite if self.unsafe else None
-                return Choice(group, chosen, tuple(trials), "meaning-differs", self.unsafe)
+            meant = meant or self.contract(group, result)
+        if meant:
+            return Choice(group, options[0] if self.unsafe else None, tuple(trials), "meaning-differs", self.unsafe)
         if self.unsafe:
             for rewrite in (r for r in options if r.applicability == "unsafe"):
                 result = self.bench.run((rewrite,), watch=True)
@@ -84,9 +88,8 @@ class Search:
         before = {shape(i, self.bench.current) for i in group.incidents if i.raised is None}
         if before & {shape(i, {**self.bench.current, **result.files}) for i in result.left}:
             return True
-        refused = {_refused(i) for i in group.incidents if i.raised is not None}
-        left = Counter(_refused(i) for i in result.left)
-        return any(left[key] >= self.refused[key] for key in refused)
+        left = Counter(_sort(i) for i in result.left)
+        return any(left[key] >= self.met[key] for key in {_sort(i) for i in group.incidents})
 
     def refused_again(self, group: Group, rewrite: Rewrite) -> bool:
         """Whether autograd, asked without emulation, still refuses a write of the group: some are emulated unseen."""
@@ -152,13 +155,21 @@ class Search:
         return kept, self.bench.run(rest, watch=False) if rest else None
 
 
-def _refused(incident: Incident) -> object:
-    """What stays the same of an error raised at once, whatever its line says."""
-    if incident.raised is None:
-        return None
-    place = next(iter(incident.raised.stack), None)
-    module = incident.raised.module
-    return incident.raised.category, place and (place.path, place.function), module and module.name
+def _sort(incident: Incident) -> object:
+    """What stays the same of an incident whatever its lines say: operators, functions, and the layer."""
+
+    def spot(place: Place | None) -> object:
+        return (place.path, place.function) if place is not None else None
+
+    if incident.raised is not None:
+        module = incident.raised.module
+        place = next(iter(incident.raised.stack), None)
+        return incident.raised.category, spot(place), module.name if module is not None else None
+    conflict = incident.conflict
+    assert conflict is not None
+    module = conflict.write.module
+    ends = spot(conflict.save.place), spot(conflict.write.place)
+    return conflict.node, ends, conflict.write.op, module.name if module is not None else None
 
 
 def shape(incident: Incident, sources: Mapping[str, Source]) -> object:

@@ -164,7 +164,7 @@ def _choose_refused(bench: _Bench, project: Project, write: Write, unit: Unit) -
     refusal = safety.refuses(write)
     if refusal is not None:
         return Choice(incident, None, site, None, refusal)
-    if category != "multi-view" and write.rhs != "no":
+    if category not in ("multi-view", "expanded") and write.rhs != "no":
         why = "a leaf is filled with values that require gradients: whether they should flow is a matter of intent"
         return Choice(incident, None, site, None, Safety(False, "meaning-differs", why))
     wanted = safety.write_key(write)
@@ -194,6 +194,7 @@ _REFUSED = {
     "leaf": "a leaf Variable that requires grad is being used in an in-place operation.",
     "leaf-view": "a view of a leaf Variable that requires grad is being used in an in-place operation.",
     "inference": "Inplace update to inference tensor outside InferenceMode is not allowed.",
+    "expanded": "more than one element of the written-to tensor refers to a single memory location.",
     "cast": "a result with fractions can't be cast to the desired output type of whole numbers.",
     "multi-view": "Output 0 of a function that returns several views is a view and is being modified inplace.",
 }
