@@ -26,6 +26,10 @@ SILENT = {
     "data-write": "class N(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
     "        self.a = nn.Linear(2, 2)\n        self.a.weight.data.mul_(2)\n",
     "list-grows": function("ys = []\nys += [torch.sigmoid(x)]\nreturn ys"),
+    "written-in-inference-mode": "with torch.inference_mode():\n    y = torch.ones(2) * 2\n    y += 1\nz = y.clone()\nz += 1\n",
+    "cloned-after-inference": "@torch.inference_mode()\ndef f():\n    return torch.ones(2) * 2\ny = f().clone()\ny += 1\n",
+    "whole-numbers": "n = torch.arange(4)\nn *= 2\nn //= 2\nn.div_(2, rounding_mode='trunc')\n",
+    "row-of-an-expansion": "e = torch.ones(3).expand(2, 3)\ne[0] += 1\n",
     "number": function("n = 0\nn += x.shape[0]\nreturn x * n"),
     "backward-came-first": "w = torch.ones(2, requires_grad=True)\ny = torch.exp(w)\ny.sum().backward()\ny += 1\n",
     "dropout-off-in-evaluation": "net = nn.Sequential(nn.Linear(2, 2), nn.Sigmoid(), nn.Dropout(0.5, True)).eval()\n"
@@ -125,6 +129,13 @@ HAZARDS = {
         "linear",
     ),
     "leaf": ("w = torch.ones(2, requires_grad=True)\nw *= 2\n", "DIP203", "leaf"),
+    "made-in-inference-mode": (
+        "with torch.inference_mode():\n    y = torch.ones(2) * 2\ny += 1\n",
+        "DIP203",
+        "inference",
+    ),
+    "whole-numbers-halved": ("n = torch.arange(4)\nn //= 2\nn /= 2\n", "DIP203", "fractions"),
+    "expanded": ("e = torch.ones(3).expand(2, 3)\ne.mul_(2)\n", "DIP204", "expanded"),
     "output-of-chunk": (function("a, b = nn.Linear(2, 2)(x).chunk(2)\na += 1\nreturn a * b"), "DIP204", "views"),
 }
 

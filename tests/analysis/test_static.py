@@ -70,6 +70,13 @@ FIXED = {
         "with torch.inference_mode():\n    y = torch.ones(3) * 2\nkept = [y]\ny /= y.norm()\nprint(kept)\n",
         "with torch.inference_mode():\n    y /= y.norm()",
     ),
+    "expanded-rows": (
+        (
+            "def f(row, x):\n    all = row.expand_as(x)\n    part = all[:, :1]\n    part *= 2.0\n    return all\n\n\n"
+            "f(w * 3, torch.ones(2, 3)).sum().backward()\n"
+        ),
+        "all = row.expand_as(x).clone()",
+    ),
     "whole-numbers": ("n = torch.arange(4)\nm = n\nn *= 0.5\nprint(m, n)\n", "n //= 2"),
     "void-helper": (
         "def shift(h):\n    h += 1.0\n\n\ny = torch.exp(w)\nshift(y)\ny.sum().backward()\n",
@@ -111,6 +118,9 @@ UNTOUCHED = {
     "    def go(self):\n        self.a += 1.0\n        return self.b\n",
     "appended-before": "def f(x: torch.Tensor):\n    y = x + 1.0\n    out = [y]\n    y += 1.0\n    return out\n",
     "closure": "def f(x: torch.Tensor):\n    y = x + 1.0\n    def g():\n        return y.sum()\n    z = y\n    z += 1.0\n    return g()\n",
+    "one-row-of-an-expansion": "row = torch.zeros(3)\nall = row.expand(2, 3)\nfirst = all[0]\nfirst += 1.0\nprint(row)\n",
+    "an-element-of-an-expansion": "row = torch.zeros(3)\nall = row.expand(2, 3)\nall[0] = 1.0\nprint(row)\n",
+    "a-mask-on-an-expansion": "row = torch.zeros(3)\nall = row.expand(2, 3)\nall[all == 0] = 1.0\nprint(row)\n",
     "conversion-that-may-alias": "def f(x: torch.Tensor):\n    y = x.float()\n    y += 1.0\n    return y\n",
     "row-view": "def f(t: torch.Tensor):\n    u = t * 1.0\n    r = u[0]\n    r += 1.0\n    return u\n",
     "no-grad-keeps-the-graph": "def f(x: torch.Tensor):\n    y = x * 2.0\n    with torch.no_grad():\n        y.mul_(2.0)\n    return y\n",

@@ -329,7 +329,7 @@ def _tensor_item(
         term = m.terms.make("index_put", m.read(base), *steps, m.term_of(value))
     else:
         written = replace(base, path=(*base.path, ("index", *steps)), view=base.view or "view")
-        writes.record(m, base, "copy", node, form, None, tensors)
+        writes.record(m, base, "copy", node, form, None, tensors, part=written)
         made = m.node([base, *tensors]) if m.grad != "off" else None
         casted = m.term_of(value)
         graph = ops.graph(m, casted, tensors) if m.grad != "off" else None

@@ -22,6 +22,14 @@ RULES = {
     "step": ("DIP201", "step-before-backward"),
 }
 LEAF, VIEW = ("DIP203", "leaf-write"), ("DIP204", "view-write")
+_MISFITS = {
+    "inference": (LEAF, "a tensor made in inference mode is written outside it: torch refuses it"),
+    "cast": (LEAF, "a result with fractions is written to a tensor of whole numbers: torch refuses it"),
+    "expanded": (
+        VIEW,
+        "an expanded tensor, one element of which stands in several places, is written: torch refuses it",
+    ),
+}
 _RANK = {"hazard": 0, "possible": 1, "harmless": 2, "unknown": 3}
 
 
@@ -61,7 +69,10 @@ def _hit(hit: Hit) -> Fault:
 
 
 def _plain(write: Write) -> Fault:
-    """A write that hits no pending save; autograd may refuse it all the same."""
+    """A write that hits no pending save; torch may refuse it all the same."""
+    if write.misfit:
+        rule, message = _MISFITS[write.misfit]
+        return Fault(rule, _place(write), _evidence(write, "hazard", message), message, write)
     if write.grad_on and not write.cut and write.grad == "yes" and write.form != "step":
         if write.leaf:
             message = "a leaf that requires grad is written in place: autograd refuses it"

@@ -80,7 +80,7 @@ class Write:
     rhs: Grad = "no"
     """Whether what is written requires gradients."""
     misfit: str = ""
-    """`inference` or `cast`: the write is refused for the mode in which its tensor was made, or for its dtype."""
+    """`inference`, `cast` or `expanded`: what torch refuses to write whatever autograd knows of it."""
     node: ast.AST | None = field(default=None, compare=False, repr=False)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
-from deinplace.analysis import dtypes, facts
+from deinplace.analysis import dtypes, facts, shapes
 from deinplace.analysis.machine import Machine, Save
 from deinplace.analysis.memory import tensors_in
 from deinplace.analysis.source import span_of
@@ -124,6 +124,10 @@ def shared(m: Machine, op: str, base: Ten, named: dict[str, Value], keywords: di
         if returns != "maybe_alias":
             return view
     step = _step(m, op, rest, dict(pairs))
+    dims = shapes.repeated(m.terms, op, m.read(base), rest) if op in shapes.EXPANDS else ()
+    if dims:
+        # One element in many places: torch refuses to write it, so that whoever means to write it means a copy.
+        step = ("own", dims, *step)
     if op in _SAME_VALUE:
         view = base
     elif base.choice is not None:

@@ -15,6 +15,7 @@ from deinplace.analysis.names import run_module
 from deinplace.analysis.source import Source
 from deinplace.analysis.terms import Terms
 from deinplace.analysis.values import NONE, Cls, Const, Fields, Fn, Obj, Other, Storage, Ten, Value
+from deinplace.analysis.writes import UNFOLLOWED
 from deinplace.model import Span
 
 PROGRAM_STEPS = 400_000
@@ -125,6 +126,8 @@ def _guarded(machine: Machine, report: Report, unit: Unit, run: object, steps: i
         machine.mem = before
     if "ends early" in machine.notes:
         report.incomplete.setdefault(unit, "does not run to its end")
+    if UNFOLLOWED in machine.notes:
+        report.incomplete.setdefault(unit, UNFOLLOWED)
     report.traces[unit] = machine.trace
     report.writes[unit] = machine.writes
     report.notes[unit] = frozenset(machine.notes)
@@ -165,8 +168,8 @@ def observe_outside(machine: Machine) -> None:
     cells = machine.m.cells
     for tensor, born in machine.external.values():
         known = cells.get(tensor.sids[0])
-        if isinstance(known, Storage) and known.term != born:
-            machine.observe("outside", born, known.term, known.graph)
+        if isinstance(known, Storage) and (term := machine.terms.whole(known.term)) != born:
+            machine.observe("outside", born, term, machine.terms.whole(known.graph))
 
 
 def _seen(machine: Machine, value: Value) -> tuple[int, int]:

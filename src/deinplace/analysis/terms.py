@@ -15,6 +15,7 @@ class Terms:
         self._parts: list[tuple[object, ...]] = [("none",)]
         self._split: dict[int, tuple[object, ...]] = {}
         """How terms that are joined from parts come apart again: the step that leads to the parts."""
+        self._owned = False
 
     def make(self, *parts: object) -> int:
         """The term of an operation and its operands."""
@@ -43,9 +44,11 @@ class Terms:
     def get(self, base: int, path: tuple[object, ...]) -> int:
         """The part of `base` at `path`, looking through writes to parts that lie elsewhere."""
         if not path:
-            return base
+            return self.whole(base)
         while True:
             parts = self._parts[base]
+            if parts[0] == "get":
+                return self.get(int(str(parts[1])), (*parts[2], *path))  # type: ignore[misc]
             if parts[0] == "joined" and len(path) > 1 and self._split.get(base) == path[0]:
                 return self.get(int(str(parts[2 + _number(path[1])])), path[2:])
             if parts[0] != "put":
@@ -54,13 +57,26 @@ class Terms:
             assert isinstance(written, tuple)
             if path[: len(written)] == written:
                 return self.get(int(str(parts[3])), path[len(written) :])
-            if not self.disjoint(parts[2], path):
+            own = _own(written)
+            if written[: len(path)] == path and own <= len(path):
+                return self.put(self.get(int(str(parts[1])), path), written[len(path) :], int(str(parts[3])))
+            if not self.disjoint(written, path) and path[:own] == written[:own]:
                 break
             base = int(str(parts[1]))
         return self.make("get", base, path) if base else 0
 
+    def whole(self, base: int) -> int:
+        """`base` without the writes to memory of others: what torch refuses to write where elements are shared."""
+        parts = self._parts[base]
+        if not self._owned or parts[0] != "put":
+            return base
+        rest, written = self.whole(int(str(parts[1]))), parts[2]
+        assert isinstance(written, tuple)
+        return rest if _own(written) else self.make("put", rest, written, int(str(parts[3])))
+
     def put(self, base: int, path: tuple[object, ...], value: int) -> int:
         """`base` after `value` was written to its part at `path`."""
+        self._owned = self._owned or bool(_own(path))
         at = next((n for n, step in enumerate(path) if n and _is(step, "output")), 0)
         count, dim = self._several(path[at - 1]) if at else (0, 0)
         if not at or _number(path[at]) >= count:
@@ -143,6 +159,11 @@ class Terms:
 
 def _is(step: object, kind: str) -> bool:
     return isinstance(step, tuple) and step[0] == kind
+
+
+def _own(path: tuple[object, ...]) -> int:
+    """Where a path leaves the memory of its base: the number of steps up to there, 0 where it stays in it."""
+    return next((n + 1 for n, step in enumerate(path) if _is(step, "own")), 0)
 
 
 def _number(step: object) -> int:

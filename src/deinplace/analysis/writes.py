@@ -6,13 +6,15 @@ import ast
 from collections.abc import Sequence
 from dataclasses import replace
 
-from deinplace.analysis import dtypes, facts, ops, signs
+from deinplace.analysis import dtypes, facts, ops, shapes, signs
 from deinplace.analysis.machine import Machine, Write
 from deinplace.analysis.memory import stronger
 from deinplace.analysis.source import span_of
 from deinplace.analysis.values import NO_IDS, Const, Fields, Ten, Torch, Value
 from deinplace.catalog import FunctionInfo
 from deinplace.model import Place
+
+UNFOLLOWED = "writes single elements of an expanded tensor"
 
 
 def apply(
@@ -66,6 +68,9 @@ def store(m: Machine, target: Ten, term: int, graph: int | None, node: int | Non
             picked = None if graphs is None else m.terms.choose(condition, *graphs)
             store(m, side, m.terms.choose(condition, *pair), picked, node, inputs)
         return
+    at, dims = _repeated(target)
+    if at and not shapes.stays_repeated(m.terms, dims, target.path[at:]):
+        m.notes.add(UNFOLLOWED)
     sid = target.sids[0]
     known = m.storage(sid)
     changes: dict[str, object] = {"term": m.terms.put(known.term, target.path, term)}
@@ -86,8 +91,12 @@ def record(
     module: Torch | None = None,
     inputs: Sequence[Ten] = (),
     narrow: bool = False,
+    part: Ten | None = None,
 ) -> None:
-    """Note a write and the saves that it destroys; the saves are forgotten, as if the write had been mended."""
+    """Note a write and the saves that it destroys; the saves are forgotten, as if the write had been mended.
+
+    `part` is what is written of `target`, where that is not all of it.
+    """
     hits: frozenset[int] = NO_IDS
     maybe: frozenset[int] = NO_IDS
     for sid in target.sids:
@@ -127,18 +136,31 @@ def record(
             cut=target.cut,
             node=node,
             rhs=m.mixed(list(inputs)),
-            misfit=_misfit(m, target, narrow),
+            misfit=_misfit(m, part or target, narrow, op),
             flags=frozenset().union(*(m.storage(s).flags for s in target.sids)),
         )
     )
 
 
-def _misfit(m: Machine, target: Ten, narrow: bool) -> str:
+def _repeated(target: Ten) -> tuple[int, tuple[int, ...]]:
+    """Where a path passes an expansion, and the dimensions along which that repeats elements; 0 for nowhere."""
+    for n, step in enumerate(target.path):
+        if isinstance(step, tuple) and step[0] == "own":
+            return n + 1, step[1]
+    return 0, ()
+
+
+def _misfit(m: Machine, target: Ten, narrow: bool, op: str) -> str:
     """Why a write is refused whatever autograd knows of the tensor; empty where it is not."""
     if not target.exact or target.choice is not None or m.kind(target) != "tensor":
         return ""
     if not m.inference and "inference" in m.storage(target.sids[0]).flags:
         return "inference"
+    at, dims = _repeated(target)
+    if at and op == "index_put":
+        m.notes.add(UNFOLLOWED)  # torch warns, and writes
+    elif at and shapes.stays_repeated(m.terms, dims, target.path[at:]):
+        return "expanded"
     return "cast" if narrow else ""
 
 
