@@ -122,6 +122,14 @@ UNTOUCHED = {
     "an-element-of-an-expansion": "row = torch.zeros(3)\nall = row.expand(2, 3)\nall[0] = 1.0\nprint(row)\n",
     "a-mask-on-an-expansion": "row = torch.zeros(3)\nall = row.expand(2, 3)\nall[all == 0] = 1.0\nprint(row)\n",
     "conversion-that-may-alias": "def f(x: torch.Tensor):\n    y = x.float()\n    y += 1.0\n    return y\n",
+    "a-cache-keeps-it": "import functools\n\n\n@functools.lru_cache(None)\ndef grid():\n    return torch.zeros(2)\n\n\ng = grid()\ng += 1.0\nprint(grid())\n",
+    "a-decorator-keeps-it": "log = []\n\n\ndef logged(fn):\n    def call():\n        log.append(fn())\n        return log[-1]\n    return call\n\n\n"
+    "@logged\ndef make():\n    return torch.zeros(2)\n\n\nx = make()\nx += 1.0\nprint(log)\n",
+    "tensor-subclass": "class T(torch.Tensor):\n    def __iadd__(self, other):\n        print('in place')\n        return super().__iadd__(other)\n\n\n"
+    "x = torch.zeros(2).as_subclass(T)\nx += 1.0\nprint(x)\n",
+    "seen-by-name": "state = torch.zeros(2)\nkept = globals()['state']\nstate += 1.0\nprint(kept)\n",
+    "seen-by-executed-text": "t = torch.zeros(2)\nk = t\nexec('k += 1.0')\nt *= 2.0\nprint(k)\n",
+    "written-by-operator": "import operator\n\n\ndef f():\n    t = torch.zeros(2)\n    u = t\n    t += 1.0\n    operator.iadd(u, 2.0)\n    return t\n",
     "row-view": "def f(t: torch.Tensor):\n    u = t * 1.0\n    r = u[0]\n    r += 1.0\n    return u\n",
     "no-grad-keeps-the-graph": "def f(x: torch.Tensor):\n    y = x * 2.0\n    with torch.no_grad():\n        y.mul_(2.0)\n    return y\n",
     "other-dtype": "def f(x: torch.Tensor, r: torch.Tensor):\n    y = torch.zeros(2, dtype=torch.float16)\n    y += r\n    return y\n",

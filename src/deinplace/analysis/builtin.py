@@ -47,6 +47,10 @@ def function(m: Machine, name: str, args: list[Value], keywords: dict[str, Value
     if name.startswith(
         ("math.", "operator.", "os.", "time.", "sys.", "re.", "json.", "random.", "argparse.", "pathlib.")
     ):
+        for value in args:
+            m.escape(value, f"was given to {name}")
+        if name.startswith("operator."):  # of which some write
+            m.observe("call", name, *(m.term_of(a) for a in args))
         return Other(
             "number" if name.startswith(("math.", "random.", "time.")) else "unknown",
             m.terms.make(name, *(m.term_of(a) for a in args)),
@@ -353,6 +357,17 @@ def deep(m: Machine, value: Value, done: dict[int, int]) -> Value:
     return value
 
 
+def _names(m: Machine, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+    """`globals()`, `locals()`, `exec()` and their like: whoever has the names sees what they hold."""
+    for fid in {m.frame.fid, *m.frame.closure, *m.globals.values()}:
+        fields = m.m.peek(fid)
+        for value in list(fields.fields.values()) if isinstance(fields, Fields) else []:
+            m.escape(value, "is seen by its name", 1)
+    for value in args:
+        m.escape(value, "is seen by its name")
+    return Other("unknown")
+
+
 def _identity(m: Machine, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
     return args[0] if args else NONE
 
@@ -379,6 +394,11 @@ _FUNCTIONS: dict[str, Callable[[Machine, list[Value], dict[str, Value], ast.AST]
     "frozenset": lambda m, a, k, n: Other("set"),
     "collections.Counter": lambda m, a, k, n: Other("counter"),
     "collections.deque": _list,
+    "globals": _names,
+    "locals": _names,
+    "vars": _names,
+    "exec": _names,
+    "eval": _names,
     "copy.copy": _copy,
     "copy.deepcopy": _deepcopy,
     "torch.compile": _identity,

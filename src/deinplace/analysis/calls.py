@@ -136,6 +136,10 @@ def inline(m: Machine, func: Fn, args: list[Value], keywords: Keywords, node: as
     module = m.index.modules[info.path]
     fid = m.new_id()
     m.m.make(fid, Fields(bind(m, info.node.args, args, keywords, dict(func.defaults))))
+    keeper = context.keeper(m, info.node)
+    if keeper:
+        for value in (*args, *keywords.values()):
+            m.escape(value, f"goes through @{keeper}")
     before, inferring = m.grad, m.inference
     calling = m.frames[-1].node if m.frames else None
     if m.frames and hasattr(node, "lineno"):
@@ -150,7 +154,10 @@ def inline(m: Machine, func: Fn, args: list[Value], keywords: Keywords, node: as
     m.grad, m.inference = before, inferring
     if m.frames:
         m.frames[-1].node = calling
-    return _returned(m, frame, info)
+    result = _returned(m, frame, info)
+    if keeper and m.mem is not None:
+        m.escape(result, f"comes from @{keeper}")
+    return result
 
 
 def _returned(m: Machine, frame: Frame, info: FunctionInfo) -> Value:

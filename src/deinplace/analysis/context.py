@@ -10,6 +10,8 @@ from deinplace.analysis.values import Const, Other, Ref, Value
 INFERENCE = ("torch.inference_mode", "torch.autograd.inference_mode", "torch.autograd.grad_mode.inference_mode")
 OFF = ("torch.no_grad", "torch.autograd.no_grad", *INFERENCE)
 ON = ("torch.enable_grad", "torch.autograd.enable_grad")
+_HARMLESS = ("property", "setter", "getter", "deleter", "staticmethod", "classmethod", "abstractmethod",
+             "contextmanager", "asynccontextmanager", "overload", "override", "final", "wraps")  # fmt: skip
 SET = ("torch.set_grad_enabled", "torch.autograd.set_grad_enabled", "torch.autograd.grad_mode.set_grad_enabled")
 
 
@@ -60,6 +62,25 @@ def decorator_mode(m: Machine, node: ast.FunctionDef | ast.AsyncFunctionDef) -> 
 def decorator_infers(m: Machine, node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     """True where a decorator runs the function in inference mode."""
     return any(infers(m.evaluate(d)) for d in node.decorator_list)
+
+
+def keeper(m: Machine, node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+    """The first decorator that may keep what goes in and out of a function; empty where none can.
+
+    Those of torch and of the language itself do not; a cache does, and nobody knows what others do.
+    """
+    for decorator in node.decorator_list:
+        named = decorator.func if isinstance(decorator, ast.Call) else decorator
+        text = ast.unparse(named)
+        if text.rpartition(".")[2] in _HARMLESS:
+            continue
+        root = named
+        while isinstance(root, ast.Attribute):
+            root = root.value
+        value = m.evaluate(named) if isinstance(root, ast.Name) else None
+        if not isinstance(value, Ref) or not value.name.startswith("torch."):
+            return text
+    return ""
 
 
 def special(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:

@@ -17,6 +17,11 @@ _PYTHON = ("append", "extend", "insert", "update", "pop", "get", "items", "keys"
 def method(m: Machine, base: Ten, name: str, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
     """`tensor.name(...)`."""
     entry = facts.method(name)
+    if "subclass" in name:
+        # Of a class of the program's own, whose operators may do anything.
+        made = calls.unknown(m, base, [base, *args], keywords, node, f".{name}")
+        m.escape(made, f"is of a class of its own, by .{name}()")
+        return made
     if m.kind(base) == "unknown":
         if entry is None or name in _PYTHON:
             m.escape(base, f"has .{name}() called")
