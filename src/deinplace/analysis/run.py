@@ -154,6 +154,8 @@ def observe_globals(machine: Machine) -> None:
                 continue
             if isinstance(value, Ten | Obj | Const | Other):
                 machine.observe("global", path, str(name), *_seen(machine, value))
+            for parameter, default in value.defaults if isinstance(value, Fn) else ():
+                machine.observe("global", path, f"{name}({parameter})", *_seen(machine, default))
 
 
 def _stale(machine: Machine, fid: int, name: str, value: Ten) -> bool:
