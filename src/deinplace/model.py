@@ -116,7 +116,7 @@ class Raised:
     """A write that autograd refuses on the spot, or another error of its family."""
 
     category: str
-    """leaf, leaf-view, multi-view, hook-view, function-view, expanded, out-grad, detach-view, inference, cast, second-backward, version, other."""
+    """One of the categories that `probe.errors.PATTERNS` tells apart, such as `leaf` or `multi-view`."""
     message: str
     stack: tuple[Place, ...]
     op: str = ""
