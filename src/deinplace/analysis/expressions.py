@@ -220,6 +220,10 @@ def _compare_one(
 ) -> Value:
     if isinstance(op, ast.Is | ast.IsNot):
         known = same(m, left, right)
+        if isinstance(left, Ten) and isinstance(right, Ten):
+            m.observe("is", left == right)
+            for value in (left, right):
+                m.escape(value, "is told from others by identity")
         if known is None:
             return Other("number", m.terms.make("is", m.term_of(left), m.term_of(right)))
         return Const(known if isinstance(op, ast.Is) else not known)

@@ -10,6 +10,8 @@ from deinplace.analysis.machine import Machine
 from deinplace.analysis.values import NONE, Const, Obj, Other, Ref, Ten, Value
 from deinplace.catalog import FunctionInfo
 
+_MEMORY = ("storage", "data_ptr", "dlpack", "__array__")
+"""Parts of the names of methods that give away where a tensor lies."""
 _PYTHON = ("append", "extend", "insert", "update", "pop", "get", "items", "keys", "values", "copy", "add", "remove",
            "index", "count", "sort", "join", "split", "format", "setdefault", "clear", "replace", "strip")  # fmt: skip
 
@@ -41,7 +43,7 @@ def method(m: Machine, base: Ten, name: str, args: list[Value], keywords: dict[s
         m.observe(name, m.read(base), base.sids[0] if name == "retain_grad" else 0)
         return NONE
     if entry.returns == "other" or name in ("item", "tolist", "size", "numel", "dim", "stride"):
-        if name in ("numpy", "tolist") or entry.aliases:
+        if name in ("numpy", "tolist") or entry.aliases or any(part in name for part in _MEMORY):
             m.escape(base, f"is shared through .{name}()")
         term = m.terms.make(name, m.read(base), *(m.term_of(a) for a in args))
         return Other("size" if name == "size" and not args else "ndarray" if name == "numpy" else "number", term)
