@@ -133,6 +133,7 @@ UNTOUCHED = {
     "kept-in-a-default": "def show(x, seen=[]):\n    seen.append(x)\n    return len(seen)\n\n\nx = torch.zeros(2)\nshow(x)\nx += 1.0\nprint(show.__defaults__)\n",
     "told-by-identity": "def f(n: int):\n    t = torch.zeros(2)\n    last = None\n    while n:\n        n -= 1\n        t += 1.0\n        if last is t:\n            break\n        last = t\n    return t\n",
     "shares-a-storage": "x = torch.zeros(2)\ny = torch.tensor([]).set_(x.untyped_storage())\nx += 1.0\nprint(y)\n",
+    "kept-by-a-lambda": "def f():\n    t = torch.zeros(2)\n    later = lambda k=t: k.sum()\n    t += 1.0\n    return later()\n",
     "row-view": "def f(t: torch.Tensor):\n    u = t * 1.0\n    r = u[0]\n    r += 1.0\n    return u\n",
     "no-grad-keeps-the-graph": "def f(x: torch.Tensor):\n    y = x * 2.0\n    with torch.no_grad():\n        y.mul_(2.0)\n    return y\n",
     "other-dtype": "def f(x: torch.Tensor, r: torch.Tensor):\n    y = torch.zeros(2, dtype=torch.float16)\n    y += r\n    return y\n",

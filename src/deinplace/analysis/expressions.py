@@ -318,6 +318,8 @@ def _slice(m: Machine, node: ast.Slice) -> Value:
 
 
 def _lambda(m: Machine, node: ast.Lambda) -> Value:
+    for default in (*node.args.defaults, *(d for d in node.args.kw_defaults if d is not None)):
+        m.escape(evaluate(m, default), "is a lambda's default")
     return Lam(node, m.frame.module.path, (m.frame.fid, *m.frame.closure))
 
 
