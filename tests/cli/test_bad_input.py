@@ -136,21 +136,33 @@ def test_a_file_that_may_not_be_read(strangers_folder: Path, environment: dict[s
 
 
 @pytest.mark.usefixtures("untouched")
-@pytest.mark.parametrize("command", [("fix", ".", "--run", "python train.py"), ("run", "train.py")])
-def test_ctrl_c_in_the_middle(
-    write: Write, tmp_path: Path, environment: dict[str, str], command: tuple[str, ...]
+@pytest.mark.parametrize(
+    ("command", "number"),
+    [
+        (("fix", ".", "--run", "python train.py"), signal.SIGINT),
+        (("run", "train.py"), signal.SIGINT),
+        (("fix", ".", "--run", "python train.py"), signal.SIGTERM),
+        (("fix", ".", "--run", "python train.py"), signal.SIGHUP),
+    ],
+    ids=["fix", "run", "terminated", "hung-up"],
+)
+def test_an_interrupt_in_the_middle(
+    write: Write, tmp_path: Path, environment: dict[str, str], command: tuple[str, ...], number: signal.Signals
 ) -> None:
     write("train.py", ENDLESS)
+    temporary = tmp_path / ".tmp"
+    temporary.mkdir()
     child = subprocess.Popen(
-        [sys.executable, "-m", "deinplace", *command], cwd=tmp_path, env=environment, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, text=True, start_new_session=True,
+        [sys.executable, "-m", "deinplace", *command], cwd=tmp_path, env={**environment, "TMPDIR": str(temporary)},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
     deadline = time.monotonic() + 60
     while not (tmp_path / "started").exists() and time.monotonic() < deadline:
         time.sleep(0.05)
-    os.killpg(child.pid, signal.SIGINT)
+    os.killpg(child.pid, number)
     _, stderr = child.communicate(timeout=30)
     assert child.returncode == 130
+    assert list(temporary.glob("deinplace-*")) == []
     assert last_line(stderr) == "deinplace: interrupted; no file was left half-written"
     (tmp_path / "started").unlink()
     time.sleep(0.3)

@@ -107,6 +107,37 @@ def test_only_the_files_that_were_named_are_changed(cli: Callable, write: Write)
     assert "train.py:10" in result.stdout
 
 
+def test_advice_names_the_file_that_would_have_to_be_changed(cli: Callable, write: Write, tmp_path: Path) -> None:
+    (tmp_path / "app").mkdir()
+    write("helper.py", "def act(x):\n    y = x.exp()\n    y += 1\n    return y\n")
+    write(
+        "app/train.py",
+        "import sys\nsys.path.insert(0, '.')\nimport torch\nfrom helper import act\n"
+        "w = torch.ones(3, requires_grad=True)\nact(w).sum().backward()\n",
+    )
+    result = cli("fix", "app", "--run", "python app/train.py")
+    assert result.returncode == 1
+    text = " ".join(result.stdout.split())
+    assert f"help: the write is in {tmp_path / 'helper.py'}, which is not among the files to be changed" in text
+    assert "Give the operation" not in text
+
+
+def test_a_step_that_no_clone_evades_is_reported_by_the_rule_that_knows_it(cli: Callable, write: Write) -> None:
+    write(
+        "train.py",
+        "import torch\nfrom torch import nn\nG, D = nn.Linear(2, 2), nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))\n"
+        "step_D = torch.optim.SGD(D.parameters(), 0.1)\n"
+        "def discriminate(loss):\n    loss.backward(retain_graph=True)\n    step_D.step()\n"
+        "def generate(loss):\n    loss.backward()\n"
+        "def train():\n    fake = D(G(torch.ones(3, 2)))\n    discriminate(fake.mean())\n    generate(-fake.mean())\n"
+        "train()\n",
+    )
+    result = cli("fix", ".", *RUN)
+    assert result.returncode == 1
+    assert "DIP201" in result.stdout and "DIP107" not in result.stdout
+    assert "Run this backward before the step" in " ".join(result.stdout.split())
+
+
 def test_without_a_program_nothing_is_called_confirmed(cli: Callable, write: Write) -> None:
     write("train.py", FAILING)
     result = cli("fix", ".", "--diff")

@@ -41,6 +41,28 @@ def test_a_module_run_with_m_is_replaced(tmp_path: Path) -> None:
     assert run.stdout.startswith("new new helper __main__"), run.stderr
 
 
+SPAWNING = """\
+import multiprocessing, torch
+def work(n):
+    {work}
+if __name__ == "__main__":
+    context = multiprocessing.get_context("spawn")
+    for process in [context.Process(target=work, args=(n,)) for n in (1, 2)]:
+        process.start()
+        process.join()
+"""
+
+
+def test_the_main_script_of_spawned_processes_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "main.py"
+    path.write_text(SPAWNING.format(work="pass"))
+    with Laboratory() as lab:
+        overlay = {str(path): SPAWNING.format(work="print('new', n, flush=True)").encode()}
+        run = lab.run(Driver((sys.executable, "main.py"), str(tmp_path)), Settings(overlay=overlay))
+    assert run.stdout == "new 1\nnew 2\n", run.stderr
+    assert [p.account["child"][-1:] for p in run.processes if p.account["torch"]] == [[], [1], [2]]
+
+
 def test_tests_under_pytest_are_replaced(tmp_path: Path) -> None:
     path = tmp_path / "test_it.py"
     path.write_text("def test_it():\n    assert False\n")

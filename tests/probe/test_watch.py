@@ -334,3 +334,21 @@ def test_the_account_is_plain_data(tmp_path: Path) -> None:
     with watched(tmp_path, CONFLICTS["output saved, augmented assignment"]) as run:
         data = json.loads(json.dumps(run.gather("conflicts")))
     assert account.conflict(data[0]).node == "ReluBackward0"
+
+
+def test_memory_that_a_tensor_gave_up_is_somebody_elses(tmp_path: Path) -> None:
+    text = """
+        import torch
+        w = torch.ones(4, requires_grad=True)
+        a = w * w
+        w.data = w.data * 2
+        others = [torch.ones(4) for _ in range(200)]
+        w.data = w.data * 2
+        for other in others:
+            other += 1
+        a.sum().backward()
+        assert w.grad.tolist() == [8.0] * 4, w.grad
+    """
+    with watched(tmp_path, text) as run:
+        assert run.exit_code == 0, run.stderr
+        assert incidents.conflicts(run) == ()

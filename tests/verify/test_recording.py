@@ -82,4 +82,63 @@ def test_two_runs_of_one_program_give_the_noise_floor(tmp_path: Path) -> None:
     with Laboratory() as lab:
         first, second = (lab.run(driver, Settings(record=True)) for _ in range(2))
         noise = noise_floor(first, second)
-    assert {label for _, _, label in noise.noise} == {"now", "t"}
+    assert {label for _, _, label in (*noise.noise, *noise.unstable)} == {"now", "t"}
+
+
+FORKED = """\
+import os, sys, multiprocessing, torch
+def work():
+    x = torch.ones(3, requires_grad=True)
+    y = x.exp()
+    y += 1
+    (y * {factor}).sum().backward()
+def train():
+    for _ in range(40):
+        x = torch.ones(3, requires_grad=True)
+        x.sum().backward()
+{main}
+"""
+ENDS = {
+    "multiprocessing": (
+        "train(); p = multiprocessing.get_context('fork').Process(target=work); p.start(); p.join(); train()"
+    ),
+    "fork": "os.waitpid(os.fork() or work() or os._exit(0), 0)",
+    "exit without handlers": "work(); sys.stdout.flush(); os._exit(0)",
+}
+
+
+@pytest.mark.parametrize("main", ENDS.values(), ids=ENDS.keys())
+def test_a_process_that_runs_no_exit_handlers_is_compared(tmp_path: Path, main: str) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(FORKED.format(factor=1, main=main))
+    driver = Driver((sys.executable, "train.py"), str(tmp_path))
+    with Laboratory() as lab:
+        oracle = lab.run(driver, Settings(watch=True, record=True))
+        same, other = (
+            lab.run(driver, Settings(watch=True, record=True, overlay={str(path): text.encode()}))
+            for text in (FORKED.format(factor=1, main=main), FORKED.format(factor=2, main=main))
+        )
+        assert compare(oracle, same, Comparison()).differences == []
+        assert compare(oracle, same, Comparison()).gradients == (81 if "train()" in main else 1)
+        assert compare(oracle, other, Comparison()).hard
+
+
+def test_the_workers_of_a_loader_leave_their_parents_recording_alone(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "import torch\nfrom torch.utils.data import DataLoader\nw = torch.ones(3, requires_grad=True)\n"
+        "for _ in range(3):\n    for x in DataLoader(torch.ones(8, 3), 2, num_workers=2):\n"
+        "        (w * x).sum().backward()\n"
+    )
+    driver = Driver((sys.executable, "train.py"), str(tmp_path))
+    with Laboratory() as lab:
+        first, second = (lab.run(driver, Settings(record=True)) for _ in range(2))
+        comparison = compare(first, second, Comparison())
+    assert (comparison.differences, comparison.gradients) == ([], 12)
+
+
+def test_a_forked_child_does_not_repeat_what_its_parent_saw(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(FORKED.format(factor=1, main="work(); os.waitpid(os.fork() or os._exit(0), 0)"))
+    with Laboratory() as lab:
+        run = lab.run(Driver((sys.executable, "train.py"), str(tmp_path)), Settings(watch=True))
+    assert len(run.processes) == 2
+    assert (len(run.gather("conflicts")), run.total("backwards")) == (1, 1)

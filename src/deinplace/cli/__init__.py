@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 
@@ -16,7 +17,16 @@ def main() -> None:
     if sys.argv[1:] == ["--version"]:  # asked for by every editor and hook at start: no need to load anything
         print(f"deinplace {deinplace.__version__}")
         sys.exit(0)
+    _end_as_on_ctrl_c()
     sys.exit(_guarded(sys.argv[1:]))
+
+
+def _end_as_on_ctrl_c() -> None:
+    """`timeout`, a cancelled CI job or a closed terminal must not leave the program running, nor temporary files."""
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, signal.default_int_handler)
 
 
 def _guarded(arguments: list[str]) -> int:

@@ -148,7 +148,7 @@ def _options(config: Config) -> Options:
 def _driver(config: Config) -> Driver | None:
     from deinplace.verify import Driver
 
-    if not config.run:
+    if config.run is None:
         return None
     folder = str(Path.cwd())
     driver = Driver.from_text(config.run, folder, config.python, config.timeout, config.max_steps)

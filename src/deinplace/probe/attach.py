@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from types import ModuleType, TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
 from . import frames
 from .overlay import Overlay
@@ -37,6 +37,8 @@ class State:
         self.steps = 0
         self.pid = os.getpid()
         self.started = time.time()
+        self.finished = False
+        self.forks = 0
 
     @property
     def stem(self) -> str:
@@ -50,6 +52,7 @@ class State:
             "pid": self.pid,
             "started": self.started,
             "rank": os.environ.get("RANK"),
+            "child": _child(),
             "argv": sys.argv,
             "torch": getattr(sys.modules.get("torch"), "__version__", None),
             "python": sys.version.split()[0],
@@ -71,10 +74,19 @@ class State:
         os.replace(part, f"{self.stem}.json")
 
     def finish(self) -> None:
-        """Last words of the process."""
+        """Last words of the process, spoken once."""
+        if self.finished:
+            return
+        self.finished = True
         if self.recorder is not None:
             self.recorder.close()
         self.write()
+
+
+def _child() -> list[int]:
+    """Which child of which child multiprocessing calls this process, however late it starts; nothing for the first."""
+    process = sys.modules.get("multiprocessing.process")
+    return list(process.current_process()._identity) if process is not None else []
 
 
 def prepare(path: str) -> None:
@@ -93,17 +105,43 @@ def prepare(path: str) -> None:
     after_import("numpy", lambda numpy: numpy.random.seed(settings.get("seed", 0)))
     _catch(state)
     atexit.register(state.finish)
-    os.register_at_fork(after_in_child=lambda: _forked(state))
+    os.register_at_fork(before=lambda: _forking(state), after_in_child=lambda: _forked(state))
+    _leave(state)
+
+
+def _forking(state: State) -> None:
+    """A child that inherited unwritten text would write it into its parent's file."""
+    state.forks += 1
+    if state.recorder is not None and not state.finished:
+        state.recorder.file.flush()
 
 
 def _forked(state: State) -> None:
-    """A forked child starts its own account; multiprocessing ends it without running atexit."""
+    """A forked child starts its own account. `random` has just seeded itself there by chance."""
+    random.seed(state.settings.get("seed", 0) + state.forks)
     state.pid = os.getpid()
+    state.started = time.time()
+    state.finished = False
     state.raised, state.failure = [], None
+    state.backwards = state.steps = 0
+    if state.session is not None:
+        state.session.forget()
     if state.recorder is not None:
         state.recorder.reopen(state.stem)
-    if "multiprocessing.util" in sys.modules:
-        sys.modules["multiprocessing.util"].Finalize(None, state.finish, exitpriority=100)
+
+
+def _leave(state: State) -> None:
+    """`os._exit` runs no atexit handlers: finish before it. multiprocessing ends forked children that way."""
+    plain = os._exit
+
+    def _exit(status: int) -> NoReturn:
+        try:
+            if state.pid == os.getpid():
+                state.finish()
+        finally:
+            plain(status)
+
+    os._exit = _exit
 
 
 def _catch(state: State) -> None:

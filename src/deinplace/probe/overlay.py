@@ -64,9 +64,24 @@ class Overlay:
             return overlay.code(path) if overlay.covers(path) else plain(self, fullname)
 
         importlib.machinery.SourceFileLoader.get_code = get_code  # type: ignore[method-assign]
+        self._install_in_runpy()
         script = main_script(sys.orig_argv)
         if script is not None and os.path.isfile(script) and self.covers(script):
             sys.path_hooks.insert(0, _MainHook(self, script))
+
+    def _install_in_runpy(self) -> None:
+        """`runpy.run_path` compiles files itself; processes that multiprocessing spawns load their main script so."""
+        import runpy
+
+        plain = runpy._get_code_from_file  # type: ignore[attr-defined]
+
+        def _get_code_from_file(*args: str) -> Any:
+            path = args[-1]  # older versions pass the run's name first, and want the path back
+            if not self.covers(path):
+                return plain(*args)
+            return self.code(path) if len(args) == 1 else (self.code(path), path)
+
+        runpy._get_code_from_file = _get_code_from_file  # type: ignore[attr-defined]
 
 
 def main_script(argv: list[str]) -> str | None:

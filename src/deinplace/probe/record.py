@@ -38,9 +38,12 @@ class Recorder:
         self.calls: dict[str, int] = {}
         self.quiet = False
         self.labels: dict[int, str] = {}
+        self.idle = False
+        """True in a forked child that has not trained, such as a loader's worker: how far it gets is chance."""
 
     def reopen(self, stem: str) -> None:
         """Continue in a file of one's own after a fork."""
+        self.idle = True
         self.file = open(f"{stem}.rec", "w", encoding="utf-8")  # noqa: SIM115
 
     def event(self, kind: str, name: str, values: dict[str, Any], soft: bool = False) -> None:
@@ -63,6 +66,7 @@ class Recorder:
 
     def before_backward(self, name: str, args: Any, kwargs: Any) -> Any:
         """Values passed to backward, and the leaves that it will reach."""
+        self.idle = False
         roots = _tensors(args[0] if args else kwargs.get("tensors", kwargs.get("outputs")))
         with self.aside():
             self.event("backward", name, {"roots": [self.sketch.tensor(t) for t in roots]})
@@ -87,6 +91,7 @@ class Recorder:
 
     def before_step(self, optimizer: Any) -> None:
         """Gradients that the step consumes."""
+        self.idle = False
         if optimizer not in self.optimizers:
             index = len(self.optimizers)
             self.optimizers.append(optimizer)
@@ -207,6 +212,9 @@ class Recorder:
 
     def close(self) -> None:
         """What the main module's names hold at the end."""
+        if self.idle:
+            self.file.close()
+            return
         main = sys.modules.get("__main__")
         with self.aside():
             values = {}

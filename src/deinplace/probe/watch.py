@@ -77,6 +77,11 @@ class Session:
         self.sites: dict[Any, list[dict[str, object]]] | None = None
         """Where in-place operations ran, where that was asked for."""
 
+    def forget(self) -> None:
+        """Leave what was seen so far to another process's account."""
+        self.conflicts = Conflicts()
+        self.saves = 0
+
     # ---- saves
 
     def pack(self, tensor: Any) -> Any:
@@ -193,6 +198,8 @@ class Session:
             if handle is None:
                 continue
             original = handle.original
+            if storage_key(original) != handle.key:
+                continue  # `w.data = ...` gave it other memory, and the key is now somebody else's
             if handle.data is original:
                 shape = (original.dtype, tuple(original.shape), original.stride(), original.storage_offset())
                 if shape not in clones:

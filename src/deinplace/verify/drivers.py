@@ -245,7 +245,7 @@ def _text(data: bytes | None) -> str:
 
 
 def _collect(folder: Path) -> tuple[Process, ...]:
-    """Accounts of all processes, ranks and start times in order."""
+    """Accounts of all processes: by rank, by number where multiprocessing gave one, by start time."""
     found = []
     for path in folder.glob("*.json"):
         if path.name == "settings.json":
@@ -253,7 +253,12 @@ def _collect(folder: Path) -> tuple[Process, ...]:
         account = json.loads(path.read_text(encoding="utf-8"))
         recording = path.with_suffix(".rec")
         found.append(Process(account, recording if recording.exists() else None))
-    return tuple(sorted(found, key=lambda p: (str(p.account.get("rank") or ""), p.account.get("started", 0.0))))
+
+    def order(process: Process) -> tuple[str, list[int], float]:
+        account = process.account
+        return str(account.get("rank") or ""), account.get("child") or [], account.get("started", 0.0)
+
+    return tuple(sorted(found, key=order))
 
 
 def limited(driver: Driver, seconds: float) -> Driver:

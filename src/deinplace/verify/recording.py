@@ -86,9 +86,12 @@ class Comparison:
 
 
 def recordings(run: Run) -> list[list[Record]]:
-    """The recordings of a run's processes that used torch, in a fixed order."""
+    """The recordings of a run's processes that used torch, in a fixed order.
+
+    One that holds calls alone is that of a forked child which never trained.
+    """
     loaded = [list(_load(p.recording)) for p in run.processes if p.recording is not None]
-    return [records for records in loaded if records]
+    return [records for records in loaded if without_calls(records)]
 
 
 def changes_argument_aside(records: Sequence[Record], name: str) -> bool:

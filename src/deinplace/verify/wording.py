@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
-from deinplace.model import Finding, Place, Span, Verdict
-from deinplace.rules import rule
+from deinplace.model import Finding, Place, Site, Span, Verdict
+from deinplace.rules import all_rules, rule
 from deinplace.rules.base import Incident, Project
 from deinplace.verify.drivers import SEED, Driver
 from deinplace.verify.recording import RTOL
@@ -25,7 +25,10 @@ def verdict(result: Result, bench: Bench, driver: Driver) -> Verdict:
         why = "it runs to its end; what it computes changes on purpose, so there is nothing to compare with"
         return Verdict("unconfirmed", why, driver=driver.title, device=devices(bench))
     if bench.noise.unsteady:
-        why = "gradients vary from run to run by themselves, so there is nothing firm to compare with"
+        why = (
+            "gradients vary from run to run by themselves, so there is nothing firm to compare with; does the program "
+            "read the clock, or files that an earlier run of it wrote?"
+        )
         return Verdict("unconfirmed", why, driver=driver.title, device=devices(bench), compared=comparison.compared)
     return Verdict(
         "confirmed",
@@ -54,9 +57,9 @@ def findings(
     choice: Choice, project: Project, proof: Verdict | None, fixed: bool, refused: Result | None
 ) -> Iterable[Finding]:
     """One finding for each incident of a group; one for the site where no incident led there."""
-    site = choice.group.site
-    code, name = (site.rule, rule(site.rule).name) if site is not None else UNKNOWN
     for incident in choice.group.incidents or (Incident(),):
+        site = _reported(choice, incident, project)
+        code, name = (site.rule, rule(site.rule).name) if site is not None else UNKNOWN
         place = _place(incident)
         path = site.path if site is not None else (place.path if place else "")
         span = site.span if site is not None else (place.span if place else NOWHERE)
@@ -71,6 +74,27 @@ def findings(
             severity="error" if choice.group.incidents else "note",
             trials=choice.trials,
         )  # fmt: skip
+
+
+def _reported(choice: Choice, incident: Incident, project: Project) -> Site | None:
+    """The site to speak of: where clones alone were on offer, and no help, that of the rule which knows the write.
+
+    An optimizer's step has such a rule even where nothing is on offer.
+    """
+    site = choice.group.site
+    if incident.conflict is None:
+        return site
+    stepped = incident.conflict.write.optimizer is not None
+    helpless = choice.reason == "refuted" and _is_fallback(site.rule) if site is not None else stepped
+    if not helpless:
+        return site
+    ranked = sorted(all_rules(), key=lambda r: stepped and not r.code.startswith("DIP2"))
+    claims = (each.claim(incident, project) for each in ranked if not _is_fallback(each.code))
+    return next((claim for claim in claims if claim is not None), site)
+
+
+def _is_fallback(code: str) -> bool:
+    return bool(getattr(rule(code), "fallback", False))
 
 
 def _verdict(choice: Choice, proof: Verdict | None) -> Verdict | None:
@@ -116,22 +140,35 @@ def message(incident: Incident) -> str:
 
 def advice(choice: Choice, incident: Incident, project: Project, refused: Result | None) -> str:
     """What to do by hand."""
-    site = choice.group.site
-    parts = []
+    site = _reported(choice, incident, project)
+    elsewhere = _elsewhere(incident, project) if choice.rewrite is None and choice.reason != "diagnosed" else ""
+    parts = [elsewhere] if elsewhere else []
     if choice.reason == "meaning-differs" and choice.trials:
         parts.append(
             f"{choice.trials[0].rewrite.title} would stop the caller from seeing the change; if that is what you mean, "
             "apply it (--unsafe), else clone the tensor where it is saved"
         )
-    if site is not None:
+    if site is not None and not (elsewhere and _is_fallback(site.rule)):
         own = rule(site.rule).advice(site, project, incident)
         if own:
             parts.append(own)
     if choice.rewrite is not None and refused is not None and refused.reason:
-        parts.append(f"with this rewrite the program still stops: {refused.reason}")
+        still = "this rewrite could not be proved" if refused.ended else "with this rewrite the program still stops"
+        parts.append(f"{still}: {refused.reason}")
     if not parts:
         parts.append(_plain_advice(incident))
-    return "; ".join(parts)
+    return "; ".join((*(part.rstrip(".") for part in parts[:-1]), parts[-1]))
+
+
+def _elsewhere(incident: Incident, project: Project) -> str:
+    """Says that the write stands in a file that was not given; empty where it does not."""
+    place = incident.conflict.write.place if incident.conflict is not None else None
+    if place is None or not project.sources or project.get(place.path) is not None:
+        return ""
+    return (
+        f"the write is in {place.path}, which is not among the files to be changed: where it is yours, name it, too, "
+        "as a PATH"
+    )
 
 
 def _plain_advice(incident: Incident) -> str:
