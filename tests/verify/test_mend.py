@@ -113,3 +113,18 @@ REFUSED = {
 def test_a_program_that_cannot_prove_anything(tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(DriverError, match=words):
         fix(tmp_path, text)
+
+
+def test_a_module_reached_through_a_link_is_the_file_it_leads_to(tmp_path: Path) -> None:
+    folder = tmp_path / "real"
+    folder.mkdir()
+    (folder / "block.py").write_text("import torch\n\ndef f(x):\n    y = torch.exp(x)\n    y += 1\n    return y\n")
+    (tmp_path / "block.py").symlink_to(folder / "block.py")
+    (tmp_path / "train.py").write_text(
+        "import torch\nfrom block import f\nw = torch.ones(2, requires_grad=True)\nf(w).sum().backward()\n"
+    )
+    path = folder / "block.py"
+    source = Source.parse(str(path), path.read_bytes())
+    driver = Driver((sys.executable, "train.py"), str(tmp_path), timeout=120)
+    outcome = mend(driver, {str(path): source}, Options(), lambda _: None)
+    assert lines(outcome) == ["y = y + 1"]

@@ -83,7 +83,7 @@ def resolve(code: CodeType, lasti: int) -> dict[str, object]:
     )
     line = line if line is not None else code.co_firstlineno
     return {
-        "path": os.path.abspath(code.co_filename),
+        "path": os.path.realpath(code.co_filename),
         "function": code.co_qualname,
         "span": [line, col or 0, end_line or line, end_col or 0],
     }

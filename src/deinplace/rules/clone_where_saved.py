@@ -124,14 +124,24 @@ class CloneWhereSaved(Rule):
         elif isinstance(node, ast.AugAssign):
             parts = [node.value]
         for part in parts:
-            if isinstance(part, ast.Name | ast.Attribute | ast.Subscript) and pure(part) and not _receiver_only(part):
+            if not isinstance(part, ast.Name | ast.Attribute | ast.Subscript) or _receiver_only(source, part):
+                continue
+            if pure(part):
                 title = _title(source, [part])
                 yield _clone.rewrite(self.code, source, title, clone(source, part), part)
 
 
-def _receiver_only(node: ast.expr) -> bool:
-    """True for `self`, which is no tensor."""
-    return isinstance(node, ast.Name) and node.id in ("self", "cls")
+def _receiver_only(source: Source, node: ast.expr) -> bool:
+    """True for a method's own object, whatever its name: it is no tensor."""
+    if not isinstance(node, ast.Name):
+        return False
+    for scope in source.ancestors(node):
+        if isinstance(scope, ast.FunctionDef | ast.AsyncFunctionDef):
+            inside = isinstance(source.parents.get(scope), ast.ClassDef)
+            first = next(iter((*scope.args.posonlyargs, *scope.args.args)), None)
+            if inside and first is not None and first.arg == node.id:
+                return True
+    return False
 
 
 def _chained_write(source: Source, node: ast.expr) -> bool:

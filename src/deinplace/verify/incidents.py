@@ -44,7 +44,7 @@ def require_usable(run: Run, driver: Driver, need_backward: bool) -> None:
             f"{driver.title!r}: could not attach the probe; is Python started with -I, -E or -S, or not at all?"
         )
     if run.exit_code is None:
-        hint = "--max-steps N stops after N optimizer steps" if run.total("steps") else "raise --timeout"
+        hint = "raise --timeout, or let --max-steps N stop it after N optimizer steps"
         raise DriverError(f"{driver.title!r} did not end within {driver.timeout:g} s; {hint}")
     if run.exit_code != 0 and not raised(run):
         reason = f"{driver.title!r} fails for another reason (exit {run.exit_code}): {last_words(run)}"

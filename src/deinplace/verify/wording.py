@@ -24,6 +24,9 @@ def verdict(result: Result, bench: Bench, driver: Driver) -> Verdict:
     if comparison is None:
         why = "it runs to its end; what it computes changes on purpose, so there is nothing to compare with"
         return Verdict("unconfirmed", why, driver=driver.title, device=devices(bench))
+    if not comparison.gradients and bench.oracle is not None and bench.oracle.total("backwards"):
+        why = "no gradient was recorded, so there is nothing to compare"
+        return Verdict("unconfirmed", why, driver=driver.title, device=devices(bench))
     if bench.noise.unsteady:
         why = (
             "gradients vary from run to run by themselves, so there is nothing firm to compare with; does the program "
