@@ -87,7 +87,6 @@ def _enter_everywhere(torch: Any, session: Session, mode: Any) -> None:
     def enter() -> None:
         mode().__enter__()
         torch._C._autograd._push_saved_tensors_default_hooks(session.pack, session.unpack)
-        session.local.depth = 0
 
     enter()
     plain = threading.Thread._bootstrap_inner  # type: ignore[attr-defined]

@@ -18,7 +18,7 @@ from types import FrameType
 from typing import Any
 
 from . import errors, frames, modules
-from .watch import describe
+from .events import describe
 
 SIBLING = "is a view and its base or another view of its base has been modified"
 EXPANDS = ("expand", "expand_as", "broadcast_to", "broadcast_tensors", "meshgrid")

@@ -73,7 +73,7 @@ class Conflicts:
             "save": {
                 "op": node,
                 "stack": frames.resolved(handle.stack),
-                "tensor": _shape(handle.original),
+                "tensor": describe(handle.original),
                 "role": role,
                 "expressions": handle.save.expressions if handle.save is not None else [],
             },
@@ -89,7 +89,8 @@ def _module_name(write: Write) -> object:
     return None if write.module is None else write.module.get("name")
 
 
-def _shape(tensor: Any) -> dict[str, object]:
+def describe(tensor: Any) -> dict[str, object]:
+    """Shape, dtype and device for reports."""
     return {
         "shape": list(tensor.shape),
         "dtype": str(tensor.dtype).removeprefix("torch."),

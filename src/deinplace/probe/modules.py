@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import weakref
 from types import FrameType
 from typing import Any
@@ -111,8 +110,3 @@ def optimizer(frame: FrameType | None, torch: Any) -> str | None:
                 return type(candidate).__name__
         frame = frame.f_back
     return None
-
-
-def current_frame() -> FrameType | None:
-    """The caller's frame."""
-    return sys._getframe(1)

@@ -13,7 +13,7 @@ import weakref
 from typing import Any
 
 from . import detail, frames, modules
-from .events import Conflicts, Save, Write
+from .events import Conflicts, Save, Write, describe
 from .paranoid import Paranoia
 
 MAX_WRITES = 8
@@ -249,15 +249,6 @@ def storage_key(tensor: Any) -> int | None:
         return tensor.untyped_storage()._cdata  # type: ignore[no-any-return]
     except (AttributeError, NotImplementedError, RuntimeError):
         return None
-
-
-def describe(tensor: Any) -> dict[str, object]:
-    """Shape, dtype and device for reports."""
-    return {
-        "shape": list(tensor.shape),
-        "dtype": str(tensor.dtype).removeprefix("torch."),
-        "device": tensor.device.type,
-    }
 
 
 def elements_overlap(torch: Any, a: Any, b: Any, limit: int = 1 << 22) -> bool:

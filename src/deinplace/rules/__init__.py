@@ -65,7 +65,7 @@ def candidates(incident: Incident, project: Project) -> tuple[Candidate, ...]:
 
 
 def _rank(rule: Rule, intent: bool) -> tuple[bool, bool, str]:
-    return getattr(rule, "fallback", False), intent and not rule.code.startswith("DIP2"), rule.code
+    return rule.fallback, intent and not rule.code.startswith("DIP2"), rule.code
 
 
 def static_candidates(site: Site, project: Project) -> tuple[Candidate, ...]:

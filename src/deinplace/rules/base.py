@@ -53,6 +53,8 @@ class Rule(ABC):
     code: ClassVar[str]
     name: ClassVar[str]
     cases: ClassVar[tuple[Case, ...]] = ()
+    fallback: ClassVar[bool] = False
+    """True where a rule offers its rewrites for any conflict, after those of all others."""
     owns: ClassVar[frozenset[str]] = frozenset()
     """Categories of errors raised at once that are this rule's alone once it claims them: intent decides there."""
     reorders: ClassVar[bool] = False

@@ -31,9 +31,7 @@ def diagnose(driver: Driver, roots: tuple[str, ...]) -> Outcome:
     for each in group(found, project, None):
         choice = Choice(each, None, (), "diagnosed")
         findings += wording.findings(choice, project, None, False, None)
-    notes = sorted(set(run.gather("notes")))
-    if any(p.account.get("compiled") for p in run.processes):
-        notes.append("code under torch.compile ran eagerly while it was watched")
+    notes = incidents.notes(run)
     problems: tuple[Problem, ...] = ()
     if run.exit_code is None:
         problems = (Problem("", f"the program did not end within {driver.timeout:g} s", code="timeout"),)

@@ -45,17 +45,13 @@ def group(found: Iterable[Incident], project: Project, allowed: frozenset[str] |
 def _cause(incident: Incident, offers: tuple[tuple[Site, Rewrite], ...]) -> object:
     """What two incidents share when one rewrite mends both: the site that writes."""
     for site, _ in offers:
-        if not _is_fallback(site.rule):
+        if not rule(site.rule).fallback:
             return (site.rule, site.path, site.span)
     if incident.conflict is not None:
         write = incident.conflict.write
         return ("write", write.place or write.op, write.optimizer)
     assert incident.raised is not None
     return ("raised", incident.raised.category, incident.raised.stack[:1])
-
-
-def _is_fallback(code: str) -> bool:
-    return bool(getattr(rule(code), "fallback", False))
 
 
 def _merged(members: list[tuple[Incident, tuple[tuple[Site, Rewrite], ...]]], project: Project) -> Group:
@@ -66,7 +62,7 @@ def _merged(members: list[tuple[Incident, tuple[tuple[Site, Rewrite], ...]]], pr
     for _, offers in members:
         own = []
         for where, rewrite in offers:
-            if _is_fallback(rewrite.rule):
+            if rule(rewrite.rule).fallback:
                 own.append(rewrite)
             else:
                 site = site or where

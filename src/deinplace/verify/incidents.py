@@ -67,6 +67,13 @@ def last_words(run: Run) -> str:
     return lines[-1].strip() if lines else "no output"
 
 
+def notes(run: Run) -> list[str]:
+    """What a user has to know of how the program was watched."""
+    compiled = any(p.account.get("compiled") for p in run.processes)
+    more = ["code under torch.compile ran eagerly while it was watched"] if compiled else []
+    return [*sorted(set(run.gather("notes"))), *more]
+
+
 def lines_of(found: Iterable[Incident]) -> dict[str, tuple[tuple[str, int], ...]]:
     """Lines for the probe's closer look: those that save and those that write."""
     saves: dict[tuple[str, int], None] = {}

@@ -85,7 +85,7 @@ class _Mender:
         incidents.require_usable(first, self.driver, need_backward=not self.options.all_sites)
         first, emulate = self._past_errors(first)
         found = self._incidents(first)
-        self._note(first)
+        self.notes += incidents.notes(first)
         if not found and not self.options.all_sites:
             return self._outcome(None, {})
         if first.exit_code != 0:
@@ -197,11 +197,6 @@ class _Mender:
             reason = "unsafe" if any(r.applicability == "unsafe" for r in each.alternatives) else "no-oracle"
             self.choices.append(Choice(each, None, (), reason))
         return self._outcome(None, {})
-
-    def _note(self, run: Run) -> None:
-        self.notes += sorted(set(run.gather("notes")))
-        if any(p.account.get("compiled") for p in run.processes):
-            self.notes.append("code under torch.compile ran eagerly while it was watched")
 
     def _outcome(
         self,

@@ -63,7 +63,7 @@ class Search:
         trials: list[Trial] = []
         meant = False
         for index, rewrite in enumerate(options):
-            if meant and getattr(rule(rewrite.rule), "fallback", False):
+            if meant and rule(rewrite.rule).fallback:
                 break  # would prove the literal program right, which may not be the one that is meant
             self.progress(f"trying {rewrite.title} ({index + 1} of {len(options)})")
             result = self.bench.run((rewrite,), watch=True)

@@ -88,16 +88,12 @@ def _reported(choice: Choice, incident: Incident, project: Project) -> Site | No
     if incident.conflict is None:
         return site
     stepped = incident.conflict.write.optimizer is not None
-    helpless = choice.reason == "refuted" and _is_fallback(site.rule) if site is not None else stepped
+    helpless = choice.reason == "refuted" and rule(site.rule).fallback if site is not None else stepped
     if not helpless:
         return site
     ranked = sorted(all_rules(), key=lambda r: stepped and not r.code.startswith("DIP2"))
-    claims = (each.claim(incident, project) for each in ranked if not _is_fallback(each.code))
+    claims = (each.claim(incident, project) for each in ranked if not each.fallback)
     return next((claim for claim in claims if claim is not None), site)
-
-
-def _is_fallback(code: str) -> bool:
-    return bool(getattr(rule(code), "fallback", False))
 
 
 def _verdict(choice: Choice, proof: Verdict | None) -> Verdict | None:
@@ -151,7 +147,7 @@ def advice(choice: Choice, incident: Incident, project: Project, refused: Result
             f"{choice.trials[0].rewrite.title} would stop the caller from seeing the change; if that is what you mean, "
             "apply it (--unsafe), else clone the tensor where it is saved"
         )
-    if site is not None and not (elsewhere and _is_fallback(site.rule)):
+    if site is not None and not (elsewhere and rule(site.rule).fallback):
         own = rule(site.rule).advice(site, project, incident)
         if own:
             parts.append(own)
