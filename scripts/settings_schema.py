@@ -37,7 +37,9 @@ def schema() -> dict[str, Any]:
 def _property(field: Field[Any], text: str) -> dict[str, Any]:
     kind, default = str(field.type), field.default
     held: dict[str, Any] = {"description": text}
-    if kind.startswith("tuple"):
+    if kind.startswith("tuple[tuple"):
+        held |= {"type": "object", "additionalProperties": {"type": "array", "items": {"type": "string"}}}
+    elif kind.startswith("tuple"):
         held |= {"type": "array", "items": {"type": "string"}}
     elif kind == "bool":
         held |= {"type": "boolean"}
@@ -48,8 +50,15 @@ def _property(field: Field[Any], text: str) -> dict[str, Any]:
     else:
         held |= {"type": "integer", "minimum": 1}
     if default is not None:
-        held["default"] = list(default) if isinstance(default, tuple) else default
+        held["default"] = _plain(kind, default)
     return held
+
+
+def _plain(kind: str, value: Any) -> Any:
+    """A default as JSON has it."""
+    if kind.startswith("tuple[tuple"):
+        return {pattern: list(rules) for pattern, rules in value}
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _texts() -> dict[str, str]:

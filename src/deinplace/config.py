@@ -34,6 +34,12 @@ class Config:
     """Rules to leave out."""
     extend_select: tuple[str, ...] = ()
     """Rules to use besides those of `select`."""
+    fixable: tuple[str, ...] = ()
+    """Rules whose rewrites `fix` may apply; none means all. The others are still reported."""
+    unfixable: tuple[str, ...] = ()
+    """Rules whose rewrites `fix` leaves alone."""
+    per_file_ignores: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Rules to silence in some files: patterns, as in .gitignore, each with its rules."""
     exclude: tuple[str, ...] = DEFAULT_EXCLUDE
     """Patterns, as in .gitignore, in place of the default ones."""
     extend_exclude: tuple[str, ...] = ()
@@ -126,8 +132,12 @@ def _parse(table: Mapping[str, Any], path: Path) -> Config:
 
 def _value(path: Path, key: str, kind: str, value: Any) -> Any:
     """`value` as the field of type `kind` holds it."""
-    if kind.startswith("tuple"):
-        if isinstance(value, list) and all(isinstance(item, str) for item in value):
+    if kind.startswith("tuple[tuple"):
+        if isinstance(value, dict) and all(map(_is_strings, value.values())):
+            return tuple((pattern, tuple(rules)) for pattern, rules in value.items())
+        wanted = 'a table of patterns with lists of rules, such as {"tests/**" = ["DIP102"]}'
+    elif kind.startswith("tuple"):
+        if _is_strings(value):
             return tuple(value)
         wanted = "a list of strings"
     elif kind == "bool":
@@ -147,3 +157,7 @@ def _value(path: Path, key: str, kind: str, value: Any) -> Any:
             if isinstance(value, int):
                 return value
     raise DeinplaceError(f"{path}: `{key}` must be {wanted}, not {value!r}")
+
+
+def _is_strings(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)

@@ -60,6 +60,10 @@ class Selection:
         inside = path.is_relative_to(root) and _matches(self._anchored, path, root, folder)
         return inside or _matches(self._floating, path, top, folder)
 
+    def holds(self, path: str) -> bool:
+        """True where a pattern matches the file at an absolute path, or a folder above it inside the root."""
+        return _is_excluded(Path(path), self)
+
     @cached_property
     def _anchored(self) -> GitIgnoreSpec:
         return _spec(pattern for pattern in self.exclude if "/" in pattern.rstrip("/"))

@@ -36,6 +36,8 @@ class Source:
     encoding: str
     bom: bool
     tree: ast.Module = field(repr=False, compare=False)
+    silent: frozenset[str] = frozenset()
+    """Codes of the rules that the settings silence in this file."""
 
     @classmethod
     def parse(cls, path: str, data: bytes) -> Source:

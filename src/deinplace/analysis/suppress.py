@@ -28,6 +28,8 @@ class Suppression:
     last: int
     span: Span
     text: str
+    end: Span | None = None
+    """Where the `on` stands that ends an `off`."""
 
     def covers(self, finding: Finding) -> bool:
         """True where it silences a finding."""
@@ -39,26 +41,64 @@ class Suppression:
         return named and self.first <= span.end_line and span.line <= self.last
 
 
+@dataclass(frozen=True)
+class Unused:
+    """A comment that silences less than it says: the names in it that silence nothing; all of them for `off`."""
+
+    comment: Suppression
+    rules: frozenset[str]
+
+    @property
+    def whole(self) -> bool:
+        """True where nothing of the comment is of use."""
+        return self.rules == self.comment.rules
+
+    @property
+    def message(self) -> str:
+        """What is said of it."""
+        what = f"`{self.comment.text}`"
+        return f"{what if self.whole else f'{_listed(self.rules)} in {what}'} silences nothing"
+
+
 def apply(source: Source, findings: Iterable[Finding]) -> list[Finding]:
     """A file's findings, the silenced ones marked so, and findings about the comments themselves."""
-    found = list(findings)
+    found = [by_settings(source, finding) for finding in findings]
     if "deinplace:" not in source.text and "noqa" not in source.text:
         return found
     comments, bad = read(source)
-    used: set[int] = set()
     out: list[Finding] = []
     for finding in found:
-        covering = [n for n, c in enumerate(comments) if c.covers(finding)]
-        used.update(covering)
-        reason = comments[covering[0]].text if covering else ""
-        out.append(replace(finding, state="suppressed", reason="comment", advice=reason) if covering else finding)
-    unused = [c for n, c in enumerate(comments) if n not in used]
-    out += [_about(source, UNUSED, c.span, f"`{c.text}` silences nothing") for c in unused]
-    return [*out, *bad]
+        covering = next((c for c in comments if c.covers(finding)), None)
+        if covering is not None and finding.state != "suppressed":
+            finding = replace(finding, state="suppressed", reason="comment", advice=covering.text)
+        out.append(finding)
+    spare = [_about(source, UNUSED, u.comment.span, u.message) for u in unused(source, found)]
+    return [*out, *(by_settings(source, finding) for finding in (*spare, *bad))]
+
+
+def by_settings(source: Source, finding: Finding) -> Finding:
+    """A finding, marked as suppressed where the settings silence its rule in this file."""
+    if finding.rule not in source.silent:
+        return finding
+    return replace(finding, state="suppressed", reason="per-file-ignores")
+
+
+def unused(source: Source, findings: Iterable[Finding]) -> list[Unused]:
+    """Comments, or names in them, that silence none of a file's findings."""
+    comments, found, out = read(source)[0], list(findings), []
+    for comment in comments:
+        covered = [finding for finding in found if comment.covers(finding)]
+        needed = {name.lower() for finding in covered for name in (finding.rule, finding.name)}
+        spare = frozenset(comment.rules - needed)
+        if spare if comment.rules else not covered:
+            out.append(Unused(comment, spare))
+    return out
 
 
 def silenced(source: Source, code: str, name: str, span: Span) -> bool:
-    """True where a comment of the file silences a rule on one of a span's lines."""
+    """True where the settings, or a comment of the file, silence a rule on one of a span's lines."""
+    if code in source.silent:
+        return True
     if "deinplace:" not in source.text and "noqa" not in source.text:
         return False
     return any(comment.silences(code, name, span) for comment in read(source)[0])
@@ -82,7 +122,7 @@ def read(source: Source) -> tuple[list[Suppression], list[Finding]]:
             off = off or (span.line, span, text)
         elif verb == "on":
             if off is not None:
-                comments.append(Suppression(frozenset(), off[0], span.line, off[1], off[2]))
+                comments.append(Suppression(frozenset(), off[0], span.line, off[1], off[2], span))
             off = None
         elif not names:
             bad.append(_about(source, BAD, span, f"`{match[0].strip()}` names no rule: write `{verb}[rule]`"))
@@ -109,6 +149,10 @@ def _tokens(source: Source) -> Iterator[tuple[str, Span, bool]]:
                 yield token.string, Span(line, offset, end_line, offset + length), not before.strip()
     except (tokenize.TokenError, IndentationError, SyntaxError):
         return
+
+
+def _listed(rules: Iterable[str]) -> str:
+    return ", ".join(rule.upper() if rule.startswith("dip") else rule for rule in sorted(rules))
 
 
 def _about(source: Source, rule: tuple[str, str], span: Span, message: str) -> Finding:

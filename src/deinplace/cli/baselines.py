@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,8 +39,14 @@ def silenced(outcome: Outcome, file: str | None, root: str, seen: View) -> Outco
     return replace(outcome, findings=findings)
 
 
+def chosen(findings: Iterable[Finding], codes: frozenset[str] | None) -> tuple[Finding, ...]:
+    """The findings of the rules that the settings choose, and those of other rules that something is done about."""
+    done = ("fixed", "fixable")
+    return tuple(f for f in findings if codes is None or f.rule in codes or f.state in done or f.rule == "DIP000")
+
+
 def commented(outcome: Outcome, sources: Mapping[str, Source]) -> Outcome:
-    """The outcome with the findings that a comment in their file silences marked as suppressed."""
+    """The outcome with the findings that a comment in their file, or the settings, silence marked as suppressed."""
     from deinplace.analysis import suppress
     from deinplace.verify.wording import UNKNOWN
 
@@ -63,6 +69,9 @@ def commented(outcome: Outcome, sources: Mapping[str, Source]) -> Outcome:
     findings = tuple(
         replace(f, state="suppressed", reason="comment") if f.state in _LEFT[1:] and covered(f) else f
         for f in outcome.findings
+    )
+    findings = tuple(
+        suppress.by_settings(sources[f.path], f) if f.state in _LEFT[1:] and f.path in sources else f for f in findings
     )
     return replace(outcome, findings=findings)
 
@@ -100,6 +109,18 @@ def comment(outcome: Outcome, sources: Mapping[str, Source], given: list[str]) -
         for f in outcome.findings
     )
     return replace(outcome, findings=findings, problems=(*outcome.problems, *problems))
+
+
+def cleared(outcome: Outcome, sources: Mapping[str, Source], given: list[str]) -> Outcome:
+    """The outcome once the comments that silence nothing are out of the files."""
+    from deinplace import ignores
+
+    spare = [f for f in outcome.findings if f.rule == "DIP901" and f.state != "suppressed"]
+    changes = ignores.remove_unused(sources, spare)
+    write_all([Write(c.path, sources[c.path].data, sources[c.path].encode(c.after)) for c in changes], tree_of(given))
+    gone = {c.path for c in changes}
+    findings = tuple(replace(f, state="fixed") if f in spare and f.path in gone else f for f in outcome.findings)
+    return replace(outcome, findings=findings, written=outcome.written or bool(changes))
 
 
 def _names(file: Path) -> Callable[[str], str]:

@@ -57,6 +57,9 @@ def check(
     add_ignore: Annotated[
         bool, typer.Option("--add-ignore", help="Put `# deinplace: ignore[RULE]` beside each finding.")
     ] = False,
+    remove_unused_ignores: Annotated[
+        bool, typer.Option("--remove-unused-ignores", help="Take out comments that silence nothing.")
+    ] = False,
     exit_zero: ExitZero = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -71,6 +74,7 @@ def check(
     more = reports(report)
     from deinplace.cli import baselines, output
     from deinplace.cli.sources import STDIN, gather
+    from deinplace.ignores import provably_unused
     from deinplace.model import Outcome
 
     codes = selected(config)
@@ -80,8 +84,8 @@ def check(
     if sources:
         from deinplace.analysis.check import check as find
 
-        findings = tuple(f for f in find(sources, config) if codes is None or f.rule in codes)
-        outcome = replace(outcome, findings=findings)
+        findings = baselines.chosen(find(sources, config), codes)
+        outcome = replace(outcome, findings=tuple(provably_unused(sources, findings)))
     seen = output.view(outcome, {path: source.text for path, source in sources.items()}, verbose, quiet)
     outcome = baselines.silenced(outcome, config.baseline, config.root, seen)
     if write_baseline:
@@ -90,6 +94,8 @@ def check(
         return int(bool(outcome.problems))
     if add_ignore and given != STDIN:
         outcome = baselines.comment(outcome, sources, given)
+    if remove_unused_ignores and given != STDIN:
+        outcome = baselines.cleared(outcome, sources, given)
     output.emit(outcome, seen, config.output_format, output_file, color, more=more)
     if statistics:
         output.statistics(outcome, config.output_format, output_file)

@@ -19,6 +19,7 @@ from deinplace.cli.options import (
     ExitZero,
     ExtendExclude,
     ExtendSelect,
+    Fixable,
     ForceExclude,
     Ignore,
     MaxSteps,
@@ -34,12 +35,14 @@ from deinplace.cli.options import (
     Statistics,
     StdinFilename,
     Timeout,
+    Unfixable,
     Verbose,
     Verify,
     reports,
     selected,
     settings,
 )
+from deinplace.cli.options import fixable as rules_that_may_fix
 from deinplace.errors import DeinplaceError
 
 if TYPE_CHECKING:
@@ -66,6 +69,8 @@ def fix(
     select: Select = None,
     ignore: Ignore = None,
     extend_select: ExtendSelect = None,
+    fixable: Fixable = None,
+    unfixable: Unfixable = None,
     exclude: Exclude = None,
     extend_exclude: ExtendExclude = None,
     force_exclude: ForceExclude = None,
@@ -92,8 +97,9 @@ def fix(
     config = settings(
         run=run, all=all_sites, unsafe=unsafe, verify=verify, max_runs=max_runs, python=python, timeout=timeout,
         paranoid=paranoid, max_steps=max_steps, select=select, ignore=ignore, extend_select=extend_select,
-        exclude=exclude, extend_exclude=extend_exclude, force_exclude=force_exclude,
-        respect_gitignore=respect_gitignore, output_format=output_format, baseline=baseline,
+        fixable=fixable, unfixable=unfixable, exclude=exclude, extend_exclude=extend_exclude,
+        force_exclude=force_exclude, respect_gitignore=respect_gitignore, output_format=output_format,
+        baseline=baseline,
     )  # fmt: skip
     if config.verify == "require" and not config.run:
         raise DeinplaceError('--verify require needs a program to verify with: --run "python train.py"')
@@ -105,6 +111,7 @@ def fix(
         config = replace(config, run=None)  # what an editor holds is not what a program would import
     outcome, sources = _mended(given, config, quiet, verbose, stdin_filename)
     seen = output.view(outcome, {path: source.text for path, source in sources.items()}, verbose, quiet)
+    outcome = replace(outcome, findings=baselines.chosen(outcome.findings, selected(config)))
     outcome = baselines.commented(outcome, sources)
     outcome = baselines.silenced(outcome, config.baseline, config.root, seen)
     if given == ["-"] and not diff:
@@ -141,7 +148,7 @@ def _options(config: Config) -> Options:
     from deinplace.verify import Options
 
     options = Options(all_sites=config.all, unsafe=config.unsafe, max_runs=config.max_runs, verify=config.verify)
-    codes = selected(config)
+    codes = rules_that_may_fix(config)
     return options if codes is None else replace(options, select=codes)
 
 

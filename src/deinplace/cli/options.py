@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -70,6 +72,8 @@ Python = Annotated[str | None, typer.Option(help="The interpreter that runs the 
 Select = Annotated[list[str] | None, typer.Option(help="Rules to use: codes, prefixes or names, by comma.")]
 Ignore = Annotated[list[str] | None, typer.Option(help="Rules to leave out.")]
 ExtendSelect = Annotated[list[str] | None, typer.Option(help="Rules to use besides those of --select.")]
+Fixable = Annotated[list[str] | None, typer.Option(help="Rules that may rewrite; the others are only reported.")]
+Unfixable = Annotated[list[str] | None, typer.Option(help="Rules that may not rewrite.")]
 Exclude = Annotated[list[str] | None, typer.Option(help="Patterns, as in .gitignore, in place of the default ones.")]
 ExtendExclude = Annotated[list[str] | None, typer.Option(help="Patterns to leave out besides.")]
 ForceExclude = Annotated[
@@ -88,7 +92,7 @@ def settings(**flags: Any) -> config.Config:
     Raises:
         DeinplaceError: a bad settings file, or a rule that does not exist.
     """
-    for name in ("select", "ignore", "extend_select", "exclude", "extend_exclude"):
+    for name in ("select", "ignore", "extend_select", "fixable", "unfixable", "exclude", "extend_exclude"):
         if flags.get(name) is not None:
             flags[name] = _split(flags[name])
     for name in ("output_format", "verify"):
@@ -122,11 +126,51 @@ def selected(found: config.Config) -> frozenset[str] | None:
     """
     if not (found.select or found.ignore or found.extend_select):
         return None
-    from deinplace.rules import all_rules
-
-    known = {rule.code: rule.name for rule in all_rules()}
+    known = _known()
     base = _codes(found.select, known) if found.select else set(known)
     return frozenset((base | _codes(found.extend_select, known)) - _codes(found.ignore, known))
+
+
+def fixable(found: config.Config) -> frozenset[str] | None:
+    """Codes of the rules that may rewrite, or None where the settings do not choose.
+
+    Raises:
+        DeinplaceError: a rule that does not exist.
+    """
+    codes = selected(found)
+    if not (found.fixable or found.unfixable):
+        return codes
+    known = _known()
+    base = _codes(found.fixable, known) if found.fixable else set(known)
+    allowed = frozenset(base - _codes(found.unfixable, known))
+    return allowed if codes is None else allowed & codes
+
+
+def silent(found: config.Config, path: str) -> frozenset[str]:
+    """Codes of the rules that `per-file-ignores` silences in the file at an absolute path.
+
+    Raises:
+        DeinplaceError: a rule that does not exist.
+    """
+    return frozenset(code for matches, codes in _ignores(found) if matches(path) for code in codes)
+
+
+@cache
+def _ignores(found: config.Config) -> tuple[tuple[Callable[[str], bool], frozenset[str]], ...]:
+    """For each line of `per-file-ignores`: whether a path matches it, and the codes of its rules."""
+    known = _known() if found.per_file_ignores else {}
+    return tuple(
+        (replace(found, exclude=(pattern,), extend_exclude=()).selection.holds, frozenset(_codes(rules, known)))
+        for pattern, rules in found.per_file_ignores
+    )
+
+
+def _known() -> dict[str, str]:
+    """Names of the rules by code, those about comments included."""
+    from deinplace.analysis.suppress import BAD, UNUSED
+    from deinplace.rules import all_rules
+
+    return {**{rule.code: rule.name for rule in all_rules()}, BAD[0]: BAD[1], UNUSED[0]: UNUSED[1]}
 
 
 def _codes(selectors: Iterable[str], known: dict[str, str]) -> set[str]:

@@ -27,10 +27,16 @@ def config(
             continue
         key, value = field.name.replace("_", "-"), getattr(found, field.name)
         note = "" if value == getattr(plain, field.name) else "  # set"
-        print(f"# {key} is not set" if value is None else f"{key} = {_toml(value)}{note}")
+        print(
+            f"# {key} is not set"
+            if value is None
+            else f"{key} = {'{}' if field.name == 'per_file_ignores' and not value else _toml(value)}{note}"
+        )
     return 0
 
 
-def _toml(value: Any) -> str:
+def _toml(value: Any, key: str = "") -> str:
     """A setting as TOML writes it; JSON's strings, numbers and truth values are TOML's too."""
+    if key == "per-file-ignores":
+        return "{" + ", ".join(f"{_toml(pattern)} = {_toml(rules)}" for pattern, rules in value) + "}"
     return json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from deinplace.cli.options import silent
 from deinplace.errors import DeinplaceError
 
 if TYPE_CHECKING:
@@ -28,11 +30,19 @@ def gather(
     from deinplace.files import discover, load, load_bytes
 
     if given == STDIN:
-        return load_bytes(os.path.abspath(stdin_name or "stdin.py"), sys.stdin.buffer.read())  # noqa: PTH100
+        held, broken = load_bytes(os.path.abspath(stdin_name or "stdin.py"), sys.stdin.buffer.read())  # noqa: PTH100
+        return _quietened(held, config), broken
     if "-" in given or stdin_name:
         raise DeinplaceError("`-` stands alone, and --stdin-filename names it")
     paths, problems = discover(given, config.selection)
     if not paths and not problems and not config.force_exclude:
         raise DeinplaceError(f"no Python files in {', '.join(given)}")
     sources, unread = load(paths)
-    return sources, (*problems, *unread)
+    return _quietened(sources, config), (*problems, *unread)
+
+
+def _quietened(sources: dict[str, Source], config: Config) -> dict[str, Source]:
+    """The sources, each with the rules that the settings silence in it."""
+    if not config.per_file_ignores:
+        return sources
+    return {path: replace(source, silent=silent(config, path)) for path, source in sources.items()}

@@ -98,7 +98,7 @@ def _literal(text: str) -> str:
 
 
 def _suppression(finding: Finding) -> Json:
-    kind = "external" if finding.reason == "baseline" else "inSource"
+    kind = "inSource" if finding.reason == "comment" else "external"
     return {"kind": kind} | ({"justification": finding.advice} if finding.advice else {})
 
 

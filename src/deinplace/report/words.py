@@ -11,6 +11,8 @@ from deinplace.report.view import View
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 DIAGNOSED = "diagnosed"
 """The reason code of a finding that nobody tried to mend, since only a diagnosis was asked for."""
+ABOUT_COMMENTS = "suppression"
+"""The reason code of a finding about a comment that silences findings."""
 
 
 def operation(op: str) -> str:
@@ -94,10 +96,12 @@ def verdict(found: Verdict) -> str:
 
 def summary(outcome: Outcome) -> str:
     """`Found 12 in-place faults (7 fixed: 6 confirmed, 1 unconfirmed; 3 unsafe: --unsafe; 2 rolled back)`."""
-    findings = [f for f in outcome.findings if f.state != "suppressed" and f.severity != "note"]
+    shown = [f for f in outcome.findings if f.state != "suppressed" and f.severity != "note"]
+    findings = [f for f in shown if f.reason != ABOUT_COMMENTS]
+    comments = _comments([f for f in shown if f.reason == ABOUT_COMMENTS])
     if not findings:
         looked = f" in {_count(outcome.files, 'file')}" if outcome.files and outcome.command == "check" else ""
-        return f"Found no in-place faults{looked}"
+        return f"Found no in-place faults{looked}{comments}"
     if all(f.reason == DIAGNOSED for f in findings):
         return f"Found {_count(len(findings), 'in-place fault')}"
     states: Counter[str] = Counter(f.state for f in findings)
@@ -111,7 +115,16 @@ def summary(outcome: Outcome) -> str:
         parts.append(f"{states['rolled-back']} rolled back")
     if states["advised"]:
         parts.append(f"{states['advised']} advised")
-    return f"Found {_count(len(findings), 'in-place fault')} ({'; '.join(parts)})"
+    return f"Found {_count(len(findings), 'in-place fault')} ({'; '.join(parts)}){comments}"
+
+
+def _comments(findings: list[Finding]) -> str:
+    """What is said of comments that silence nothing, or are not well formed."""
+    removed = sum(f.state == "fixed" for f in findings)
+    left = len(findings) - removed
+    parts = [f"removed {_count(removed, 'unused suppression')}" if removed else ""]
+    parts.append(f"{_count(left, 'suppression comment')} to look at" if left else "")
+    return "".join(f"; {part}" for part in parts if part)
 
 
 def statistics(outcome: Outcome) -> str:

@@ -68,7 +68,7 @@ def check(before: Source, after: str, edits: Sequence[Edit]) -> Source:
         raise CheckError(f"{before.path}: the new text does not fit {before.encoding}: {error.reason}") from None
     except SyntaxError as error:
         raise CheckError(f"{before.path}:{error.lineno}: the new text does not parse: {error.msg}") from None
-    result = Source(before.path, data, after, before.encoding, before.bom, tree)
+    result = Source(before.path, data, after, before.encoding, before.bom, tree, before.silent)
     if _untouched(before, [(e.start, e.end) for e in own]) != _untouched(result, _moved(own)):
         raise CheckError(f"{before.path}: a statement changed that was not edited")
     return result

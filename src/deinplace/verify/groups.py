@@ -18,6 +18,8 @@ class Group:
     incidents: tuple[Incident, ...]
     site: Site | None
     alternatives: tuple[Rewrite, ...]
+    barred: bool = False
+    """True where there are rewrites, but the settings allow none of them."""
 
     @property
     def automatic(self) -> tuple[Rewrite, ...]:
@@ -35,11 +37,17 @@ class Group:
 
 def group(found: Iterable[Incident], project: Project, allowed: frozenset[str] | None) -> tuple[Group, ...]:
     """One group for each write, in the order in which the run met them."""
-    table: dict[object, list[tuple[Incident, tuple[tuple[Site, Rewrite], ...]]]] = {}
+    table: dict[tuple[object, bool], list[tuple[Incident, tuple[tuple[Site, Rewrite], ...]]]] = {}
     for incident in found:
-        offers = tuple(o for o in candidates(incident, project) if allowed is None or o[1].rule in allowed)
-        table.setdefault(_cause(incident, offers), []).append((incident, offers))
-    return tuple(_merged(members, project) for members in table.values())
+        offers = candidates(incident, project)
+        kept = tuple(o for o in offers if allowed is None or o[1].rule in allowed)
+        # what the settings leave nothing of is still reported by the rule that knows it
+        table.setdefault((_cause(incident, kept or offers), bool(kept)), []).append((incident, kept or offers))
+    return tuple(
+        group if kept or not group.alternatives else Group(group.incidents, group.site, (), barred=True)
+        for (_, kept), members in table.items()
+        for group in [_merged(members, project)]
+    )
 
 
 def _cause(incident: Incident, offers: tuple[tuple[Site, Rewrite], ...]) -> object:

@@ -195,6 +195,7 @@ class _Mender:
         project = Project(self.sources, texts=self.texts)
         for each in group(found, project, self.options.allows()):
             reason = "unsafe" if any(r.applicability == "unsafe" for r in each.alternatives) else "no-oracle"
+            reason = "not-fixable" if each.barred else reason
             self.choices.append(Choice(each, None, (), reason))
         return self._outcome(None, {})
 

@@ -80,7 +80,8 @@ class Search:
                 result = self.bench.run((rewrite,), watch=True)
                 if result.ended and not self.still_there(group, result):
                     return Choice(group, rewrite, tuple(trials), "meaning-differs", True)
-        reason = "refuted" if trials else ("unsafe" if group.alternatives else "no-rewrite")
+        bare = "not-fixable" if group.barred else "no-rewrite"
+        reason = "refuted" if trials else ("unsafe" if group.alternatives else bare)
         return Choice(group, None, tuple(trials), reason)
 
     def still_there(self, group: Group, result: Result) -> bool:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 TRIES = 12
 """Rewrites that are tried for one site."""
+Offers = tuple[tuple[Site, Rewrite], ...]
 Planned = tuple[Site, Rewrite, Safety]
 
 
@@ -55,6 +56,7 @@ class _Bench:
 
     sources: Mapping[str, Source]
     lenient: bool
+    allowed: frozenset[str] | None = None
     terms: Terms = field(default_factory=Terms)
     taken: list[Rewrite] = field(default_factory=list)
 
@@ -93,9 +95,12 @@ class _Bench:
         return safety.compare(self.before, after, units), after
 
 
-def choices(sources: Mapping[str, Source], unsafe: bool = False) -> list[Choice]:
-    """A choice for every fault that is sure, in the order in which the program meets them."""
-    bench = _Bench(sources, lenient=True)
+def choices(sources: Mapping[str, Source], unsafe: bool = False, allowed: frozenset[str] | None = None) -> list[Choice]:
+    """A choice for every fault that is sure, in the order in which the program meets them.
+
+    `allowed` holds the codes of the rules that may rewrite; None means all.
+    """
+    bench = _Bench(sources, lenient=True, allowed=allowed)
     project = Project(sources)
     out: list[Choice] = []
     done: set[safety.Key] = set()
@@ -126,6 +131,7 @@ def _choose(bench: _Bench, project: Project, hit: Hit) -> Choice:
     if answers:
         own = (original.write.place.path, original.write.place.function)
         found = tuple(pair for pair in found if own in pair[1].touches)
+    found, reason = _permitted(found, reason, bench.allowed)
     for candidate, rewrite in found[:TRIES]:
         proof, after = bench.proves(rewrite, lambda r: all(safety.key(h) != wanted for h in r.hits), [hit.unit])
         if proof.ok and after is not None:
@@ -169,6 +175,7 @@ def _choose_refused(bench: _Bench, project: Project, write: Write, unit: Unit) -
         return Choice(incident, None, site, None, Safety(False, "meaning-differs", why))
     wanted = safety.write_key(write)
     reason = Safety(False, "no-rewrite", "no rewrite is known")
+    found, reason = _permitted(found, reason, bench.allowed)
     for candidate, rewrite in found[:TRIES]:
         proof, after = bench.proves(rewrite, lambda r: _lacks(r, wanted), [unit])
         if proof.ok and after is not None:
@@ -179,9 +186,17 @@ def _choose_refused(bench: _Bench, project: Project, write: Write, unit: Unit) -
     return Choice(incident, None, site, None, reason)
 
 
-def _offers(incident: Incident, project: Project) -> tuple[tuple[Site, Rewrite], ...]:
+def _offers(incident: Incident, project: Project) -> Offers:
     """What rules offer, less what is only there to be shown."""
     return tuple(pair for pair in candidates(incident, project) if pair[1].applicability != "display")
+
+
+def _permitted(found: Offers, reason: Safety, allowed: frozenset[str] | None) -> tuple[Offers, Safety]:
+    """The offers of the rules that may rewrite, and the reason to give where none of them helps."""
+    kept = tuple(pair for pair in found if allowed is None or pair[1].rule in allowed)
+    if kept or not found:
+        return kept, reason
+    return kept, Safety(False, "not-fixable", "the settings (select, fixable, unfixable) keep every rewrite of it back")
 
 
 def _lacks(report: Report, wanted: safety.Key) -> bool:
@@ -270,9 +285,8 @@ def _everywhere(sources: Mapping[str, Source], taken: Sequence[Rewrite]) -> list
 def fix_statically(sources: Mapping[str, Source], options: Options) -> Outcome:
     """Find and prove rewrites from the source alone; nothing is written."""
     allowed = options.allows()
-    made = choices(sources, options.unsafe)
-    kept = [c for c in made if c.rewrite is not None and (allowed is None or c.rewrite.rule in allowed)]
-    rewrites = [c.rewrite for c in kept if c.rewrite is not None]
+    made = choices(sources, options.unsafe, allowed)
+    rewrites = [c.rewrite for c in made if c.rewrite is not None]
     if options.all_sites:
         rewrites += [r for _, r, _ in _everywhere(sources, rewrites) if allowed is None or r.rule in allowed]
     changes = _changes(sources, rewrites)

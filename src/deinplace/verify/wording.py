@@ -142,6 +142,8 @@ def advice(choice: Choice, incident: Incident, project: Project, refused: Result
     site = _reported(choice, incident, project)
     elsewhere = _elsewhere(incident, project) if choice.rewrite is None and choice.reason != "diagnosed" else ""
     parts = [elsewhere] if elsewhere else []
+    if choice.reason == "not-fixable":
+        parts.append("the settings (select, fixable, unfixable) keep every rewrite of it back")
     if choice.reason == "meaning-differs" and choice.trials:
         parts.append(
             f"{choice.trials[0].rewrite.title} would stop the caller from seeing the change; if that is what you mean, "
