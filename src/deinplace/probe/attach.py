@@ -98,6 +98,11 @@ def prepare(path: str) -> None:
         return  # a child that outlived its run: nobody is listening any more
     state = State(settings)
     state.write()
+    frames.copied(settings.get("copies", []))
+    if settings.get("guard"):
+        from . import guard
+
+        guard.install(settings["guard"], settings["out"])
     overlay = Overlay(settings.get("overlay", {}), settings.get("functions", {}))
     overlay.install()
     random.seed(settings.get("seed", 0))

@@ -13,8 +13,25 @@ Spot = tuple[CodeType, int]
 """A code object and the offset of the instruction that runs in it."""
 Stack = tuple[Spot, ...]
 
+copies: list[tuple[str, str]] = []
+"""Folders that hold a copy of a project, and the folder that each one's places are named after."""
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _user: dict[str, bool] = {}
+_copies: list[tuple[str, str]] = []
+
+
+def copied(pairs: list[list[str]]) -> None:
+    """Say which folders are scratch copies of which others: files in them go by the names of the originals."""
+    _copies[:] = [(os.path.realpath(copy) + os.sep, os.path.realpath(original) + os.sep) for copy, original in pairs]
+
+
+def real(path: str) -> str:
+    """The path of a file as the user knows it."""
+    path = os.path.realpath(path)
+    for copy, original in _copies:
+        if path.startswith(copy):
+            return original + path[len(copy) :]
+    return path
 
 
 @functools.cache
@@ -83,7 +100,7 @@ def resolve(code: CodeType, lasti: int) -> dict[str, object]:
     )
     line = line if line is not None else code.co_firstlineno
     return {
-        "path": os.path.realpath(code.co_filename),
+        "path": real(code.co_filename),
         "function": code.co_qualname,
         "span": [line, col or 0, end_line or line, end_col or 0],
     }

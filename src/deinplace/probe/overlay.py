@@ -12,6 +12,8 @@ from importlib.abc import Loader
 from types import CodeType
 from typing import Any
 
+from . import frames
+
 RECORDER = "_deinplace_record_call"
 """Name in `builtins` of the decorator that recorded functions get."""
 
@@ -25,12 +27,12 @@ class Overlay:
 
     def covers(self, path: str) -> bool:
         """True where the file is to be compiled by us."""
-        real = os.path.realpath(path)
+        real = frames.real(path)
         return real in self.texts or real in self.functions
 
     def code(self, path: str) -> CodeType:
         """Compile the patched source of `path`, with the recording decorators."""
-        real = os.path.realpath(path)
+        real = frames.real(path)
         with open(self.texts.get(real, real), "rb") as file:
             data = file.read()
         if real in self.texts:
@@ -50,7 +52,8 @@ class Overlay:
 
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
         text = data.decode(encoding)
-        linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
+        for name in {path, frames.real(path)}:
+            linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
 
     def install(self) -> None:
         """Hook into the import system of this process."""

@@ -163,13 +163,23 @@ class Laboratory:
         folder = self.folder / f"run{self.count}"
         folder.mkdir()
         path = folder / "settings.json"
-        path.write_text(json.dumps(self._plain(driver, settings, folder)), encoding="utf-8")
+        path.write_text(json.dumps(self.plain(driver, settings, folder)), encoding="utf-8")
         command = driver.resolved()
         start = time.monotonic()
-        code, out, err = _execute(command, driver, _environment(driver, path), live)
+        code, out, err = self.execute(command, driver, path, live)
         return Run(code, out, err, time.monotonic() - start, _collect(folder))
 
-    def _plain(self, driver: Driver, settings: Settings, folder: Path) -> dict[str, Any]:
+    def execute(
+        self, command: tuple[str, ...], driver: Driver, settings: Path, live: bool
+    ) -> tuple[int | None, str, str]:
+        """Exit code (None when time was up), output and errors of one run.
+
+        Raises:
+            DriverError: the command cannot be started.
+        """
+        return _execute(command, driver, environment(driver, settings), live)
+
+    def plain(self, driver: Driver, settings: Settings, folder: Path) -> dict[str, Any]:
         """The probe's settings; patched texts are put into files of their own."""
         overlay = {}
         for index, (path, text) in enumerate(settings.overlay.items()):
@@ -192,7 +202,7 @@ class Laboratory:
         }
 
 
-def _environment(driver: Driver, settings: Path) -> dict[str, str]:
+def environment(driver: Driver, settings: Path) -> dict[str, str]:
     """The user's environment, with the probe's start-up hook first on PYTHONPATH and the sources of chance fixed."""
     env = dict(os.environ)
     env["DEINPLACE_PROBE"] = str(settings)
