@@ -8,7 +8,7 @@ import re
 import stat
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,6 +26,7 @@ DEFAULT_EXCLUDE = (
     "site-packages", "venv",
 )  # fmt: skip
 
+NOTEBOOK = ".ipynb"
 _PYTHON_2_MESSAGES = (
     "Missing parentheses in call to",
     "multiple exception types must be parenthesized",
@@ -74,7 +75,7 @@ class Selection:
 
 
 def discover(paths: Sequence[str], selection: Selection) -> tuple[tuple[str, ...], tuple[Problem, ...]]:
-    """Real, absolute paths of the Python files under `paths`, in order and once each, and what could not be looked at.
+    """Real, absolute paths of the Python files and notebooks under `paths`, in order and once each, and what could not be looked at.
 
     A file that is named itself is taken whatever its suffix, unless `force_exclude` says otherwise. Folders behind
     symbolic links are not entered, and a link that leads out of the tree is left alone: what it points at is not
@@ -121,10 +122,27 @@ def load(paths: Iterable[str]) -> tuple[dict[str, Source], tuple[Problem, ...]]:
 
 def load_bytes(path: str, data: bytes) -> tuple[dict[str, Source], tuple[Problem, ...]]:
     """One file's source by its path, or the problem that it cannot be read as Python 3."""
+    if path.endswith(NOTEBOOK):
+        return _load_notebook(path, data)
     try:
         return {path: Source.parse(path, data)}, ()
     except SourceError as error:
         return {}, (_explain(error, data),)
+
+
+def _load_notebook(path: str, data: bytes) -> tuple[dict[str, Source], tuple[Problem, ...]]:
+    """A notebook's source, and a problem for each of its cells that is no Python, or the one that it is no notebook."""
+    from deinplace.notebooks import read
+
+    try:
+        notebook, errors = read(path, data)
+    except SourceError as error:
+        return {}, (Problem(path, f"{error.message}; left as it is", error.line, error.code),)
+    problems = []
+    for fault, cell in errors:
+        problem = _explain(fault, cell.text.encode("utf-8", "replace"))
+        problems.append(replace(problem, line=cell.first + max(fault.line, 1) - 1))
+    return {path: notebook}, tuple(problems)
 
 
 def write_all(writes: Sequence[Write], tree: str) -> None:
@@ -257,7 +275,7 @@ def _walk(top: Path, selection: Selection, problems: list[Problem]) -> Iterator[
         for entry in entries:
             path = folder / entry.name
             is_folder = entry.is_dir(follow_symlinks=False)
-            if not is_folder and not (entry.name.endswith((".py", ".pyw")) and _is_file(path, real_top)):
+            if not is_folder and not (entry.name.endswith((".py", ".pyw", NOTEBOOK)) and _is_file(path, real_top)):
                 continue
             if selection.excludes(path, real_top, is_folder) or _is_ignored(path, is_folder, ignores):
                 continue

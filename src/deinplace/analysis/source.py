@@ -61,6 +61,15 @@ class Source:
         raw = text.encode(self.encoding)
         return b"\xef\xbb\xbf" + raw if self.bom else raw
 
+    @property
+    def on_disk(self) -> bytes:
+        """The file's bytes as they were read."""
+        return self.data
+
+    def written(self, text: str) -> bytes:
+        """The file's bytes once it says `text`."""
+        return self.encode(text)
+
     @cached_property
     def line_starts(self) -> list[int]:
         """Offset of each line's first code point; only CR, LF and CRLF end a line, as for Python's tokenizer."""

@@ -99,7 +99,7 @@ def comment(outcome: Outcome, sources: Mapping[str, Source], given: list[str]) -
 
     left: list[Finding] = [f for f in outcome.findings if f.state in _LEFT]
     changes, problems = ignores.add(sources, left)
-    writes = [Write(c.path, sources[c.path].data, sources[c.path].encode(c.after)) for c in changes]
+    writes = [Write(c.path, sources[c.path].on_disk, sources[c.path].written(c.after)) for c in changes]
     write_all(writes, tree_of(given))
     blamed = {(p.path, p.line) for p in problems} | {(p.path, 0) for p in problems if not p.line}
     findings = tuple(
@@ -117,7 +117,8 @@ def cleared(outcome: Outcome, sources: Mapping[str, Source], given: list[str]) -
 
     spare = [f for f in outcome.findings if f.rule == "DIP901" and f.state != "suppressed"]
     changes = ignores.remove_unused(sources, spare)
-    write_all([Write(c.path, sources[c.path].data, sources[c.path].encode(c.after)) for c in changes], tree_of(given))
+    writes = [Write(c.path, sources[c.path].on_disk, sources[c.path].written(c.after)) for c in changes]
+    write_all(writes, tree_of(given))
     gone = {c.path for c in changes}
     findings = tuple(replace(f, state="fixed") if f in spare and f.path in gone else f for f in outcome.findings)
     return replace(outcome, findings=findings, written=outcome.written or bool(changes))

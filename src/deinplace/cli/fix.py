@@ -171,7 +171,7 @@ def _written(outcome: Outcome, sources: Mapping[str, Source], given: list[str]) 
     writes = []
     for change in outcome.changes:
         source = sources[change.path]
-        writes.append(Write(change.path, source.data, source.encode(change.after)))
+        writes.append(Write(change.path, source.on_disk, source.written(change.after)))
     write_all(writes, tree_of(given))
     findings = tuple(replace(f, state="fixed") if f.state == "fixable" else f for f in outcome.findings)
     return replace(outcome, findings=findings, written=True)
@@ -181,7 +181,7 @@ def _filtered(outcome: Outcome, sources: Mapping[str, Source]) -> Outcome:
     """The outcome once the text of standard input, mended, stands on standard output; nothing where it is no Python."""
     for source in sources.values():
         after = next((change.after for change in outcome.changes), source.text)
-        sys.stdout.buffer.write(source.encode(after))
+        sys.stdout.buffer.write(source.written(after) if after != source.text else source.on_disk)
         sys.stdout.buffer.flush()
     findings = tuple(replace(f, state="fixed") if f.state == "fixable" else f for f in outcome.findings)
     return replace(outcome, findings=findings, written=bool(outcome.changes))

@@ -38,6 +38,8 @@ def gather(
     if not paths and not problems and not config.force_exclude:
         raise DeinplaceError(f"no Python files in {', '.join(given)}")
     sources, unread = load(paths)
+    named = {os.path.realpath(path) for path in given}
+    unread = tuple(p for p in unread if p.code != "other-language" or p.path in named)
     return _quietened(sources, config), (*problems, *unread)
 
 
