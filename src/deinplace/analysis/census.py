@@ -1,0 +1,104 @@
+"""Every place of a project that looks like a write in place, and what the analysis believes of it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from deinplace.analysis import facts, prefilter
+from deinplace.analysis.check import wanted_units
+from deinplace.analysis.index import Index, ModuleInfo
+from deinplace.analysis.run import Report, analyse
+from deinplace.analysis.source import Source, span_of
+from deinplace.model import Span
+
+Belief = Literal["tensor", "likely", "not", "unknown"]
+_RANK: dict[str, int] = {"unknown": 0, "not": 1, "likely": 2, "tensor": 3}
+_OPEN = ("unknown", "Union", "NoneType", "Bound", "Part", "Super")
+"""What a run saw at a place without learning what kind of value it is."""
+
+
+@dataclass(frozen=True, order=True)
+class Candidate:
+    """A node that looks like a write in place. `form` is `aug`, `item`, `attribute`, `method`, `flag` or `out`."""
+
+    path: str
+    span: Span
+    form: str
+    target: str
+
+
+def candidates(source: Source, module: ModuleInfo) -> Iterator[Candidate]:
+    """Places of a file that look like writes, in order.
+
+    Left out are calls whose name alone shows that they write no data themselves: `requires_grad_()`, the functions of
+    `torch.nn.init`, functions that are imported or defined here (what they write, they write in their own body),
+    and `inplace=` with anything but True.
+    """
+    if not prefilter.may_hold_site(source.data):
+        return
+    for node in ast.walk(source.tree):
+        form = _form(node, module.imports) if prefilter.writes(node) else ""
+        if form:
+            yield Candidate(source.path, span_of(node), form, _target(node, form))
+
+
+def _form(node: ast.AST, imports: Mapping[str, str]) -> str:
+    if isinstance(node, ast.AugAssign):
+        return "aug"
+    if isinstance(node, ast.Assign):
+        return "item" if any(isinstance(t, ast.Subscript) for t in node.targets) else "attribute"
+    assert isinstance(node, ast.Call)
+    for keyword in node.keywords:
+        value = keyword.value
+        if keyword.arg == "inplace":
+            return "flag" if isinstance(value, ast.Constant) and value.value is True else ""
+        if keyword.arg == "out":
+            return "" if isinstance(value, ast.Constant) and value.value is None else "out"
+    root: ast.expr = node.func
+    while isinstance(root, ast.Attribute):
+        root = root.value
+    if isinstance(root, ast.Name) and root.id in imports:
+        called = imports[root.id] + ast.unparse(node.func)[len(root.id) :]
+        entry = facts.function(called) if not called.startswith("torch.nn.init.") else None
+    else:
+        entry = facts.method(node.func.attr) if isinstance(node.func, ast.Attribute) else None
+    return "method" if entry is not None and entry.in_place and entry.effect == "data" else ""
+
+
+def _target(node: ast.AST, form: str) -> str:
+    part: ast.AST = node
+    if isinstance(node, ast.AugAssign):
+        part = node.target
+    elif isinstance(node, ast.Assign):
+        part = next(t for t in node.targets if isinstance(t, ast.Subscript | ast.Attribute))
+    elif isinstance(node, ast.Call):
+        part = node.func.value if form == "method" and isinstance(node.func, ast.Attribute) else node.func
+    return ast.unparse(part)
+
+
+def beliefs(index: Index, sources: Mapping[str, Source], report: Report) -> dict[Candidate, tuple[Belief, str]]:
+    """What is believed of each candidate, and why: of several runs, the one that knows most."""
+    seen: dict[tuple[str, Span], tuple[Belief, str]] = {}
+    for (path, span), what in report.others.items():
+        seen[path, span] = ("unknown" if what in _OPEN else "not", what)
+    for writes in report.writes.values():
+        for write in writes:
+            for place in (write.place, *write.flagged):
+                known = seen.get((place.path, place.span))
+                if known is None or _RANK[write.kind] > _RANK[known[0]]:
+                    seen[place.path, place.span] = (write.kind, write.why)
+    found: dict[Candidate, tuple[Belief, str]] = {}
+    for path, source in sources.items():
+        for candidate in candidates(source, index.modules[path]):
+            found[candidate] = seen.get((path, candidate.span), ("unknown", "never reached"))
+    return found
+
+
+def survey(sources: Mapping[str, Source]) -> dict[Candidate, tuple[Belief, str]]:
+    """What a reading of the whole project leads to believe of each place that looks like a write in place."""
+    index = Index(sources)
+    report = analyse(sources, lenient=True, wanted=wanted_units(index), index=index)
+    return beliefs(index, sources, report)
