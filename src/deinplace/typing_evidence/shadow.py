@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from deinplace.analysis.source import Source
 from deinplace.model import Span
-from deinplace.types.questions import Question
+from deinplace.typing_evidence.questions import Question
 
 _CALL = "reveal_type("
 _SUPPRESSES = re.compile(r"(#.*?\b(?:type|ty|pyrefly|pyre|pyre-ignore|pyright|mypy|zuban)\s*:\s*)(ignore|strict|basic)")

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deinplace.model import Span
-from deinplace.types.environment import Environment
-from deinplace.types.tree import Tree
+from deinplace.typing_evidence.environment import Environment
+from deinplace.typing_evidence.tree import Tree
 
 SECONDS = 120.0
 """Time limit of one checker's run."""

@@ -11,12 +11,12 @@ from deinplace.analysis.machine import Write
 from deinplace.analysis.run import Report
 from deinplace.analysis.source import Source
 from deinplace.model import Span
-from deinplace.types.checkers import CHECKERS, SECONDS, CheckerError, Revealed
-from deinplace.types.classes import Classes
-from deinplace.types.environment import environment
-from deinplace.types.kinds import Kind, kind
-from deinplace.types.questions import Question, about
-from deinplace.types.tree import Tree
+from deinplace.typing_evidence.checkers import CHECKERS, SECONDS, CheckerError, Revealed
+from deinplace.typing_evidence.classes import Classes
+from deinplace.typing_evidence.environment import environment
+from deinplace.typing_evidence.kinds import Kind, kind
+from deinplace.typing_evidence.questions import Question, about
+from deinplace.typing_evidence.tree import Tree
 
 Mode = Literal["auto", "on", "off"]
 INSTALL = "pip install 'deinplace[types]'"

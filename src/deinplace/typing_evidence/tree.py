@@ -11,8 +11,8 @@ from pathlib import Path
 
 from deinplace.analysis.source import Source
 from deinplace.model import Span
-from deinplace.types.questions import Question
-from deinplace.types.shadow import Reveal, shadow
+from deinplace.typing_evidence.questions import Question
+from deinplace.typing_evidence.shadow import Reveal, shadow
 
 LIMIT = 20_000
 """So many files that nobody asked about are copied at most: those of packages that only a part was given of."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from deinplace.analysis.imports import import_map, module_name
 from deinplace.analysis.source import Source, SourceError
-from deinplace.types.kinds import Kind, known
+from deinplace.typing_evidence.kinds import Kind, known
 
 _CLASS = re.compile(rb"^[ \t]*class[ \t]+(\w+)", re.MULTILINE)
 _DEPTH = 12
