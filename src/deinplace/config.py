@@ -64,6 +64,10 @@ class Config:
     """Stop a run after so many optimizer steps."""
     max_runs: int = 40
     """So many runs of the program at most."""
+    harness: bool = True
+    """Without `run`, look for drivers in the project itself and run them, contained."""
+    harness_timeout: float = 60.0
+    """Seconds that one run of such a driver may take."""
     paranoid: bool = False
     """Copy each saved tensor and compare it when it is used: slow, finds writes that go past torch."""
     output_format: str = "full"

@@ -21,6 +21,8 @@ from deinplace.cli.options import (
     ExtendSelect,
     Fixable,
     ForceExclude,
+    Harnesses,
+    HarnessTimeout,
     Ignore,
     MaxSteps,
     OutputFile,
@@ -32,6 +34,7 @@ from deinplace.cli.options import (
     Reports,
     RespectGitignore,
     Select,
+    ShowHarness,
     Statistics,
     StdinFilename,
     Timeout,
@@ -49,7 +52,7 @@ if TYPE_CHECKING:
     from deinplace.analysis.source import Source
     from deinplace.config import Config
     from deinplace.model import Outcome
-    from deinplace.verify import Driver, Options
+    from deinplace.verify import Asked, Driver, Options
 
 
 def fix(
@@ -62,6 +65,9 @@ def fix(
     unsafe: Annotated[bool | None, typer.Option("--unsafe", help="Apply rewrites that are not proved, too.")] = None,
     verify: Annotated[Verify | None, typer.Option(help="Proof that a rewrite needs [default: auto].")] = None,
     max_runs: Annotated[int | None, typer.Option(min=1, help="So many runs at most [default: 40].")] = None,
+    harness: Harnesses = None,
+    harness_timeout: HarnessTimeout = None,
+    show_harness: ShowHarness = False,
     python: Python = None,
     paranoid: Paranoid = None,
     timeout: Timeout = None,
@@ -95,20 +101,21 @@ def fix(
     deinplace fix . --run "python train.py"
     """
     config = settings(
+        harness=harness, harness_timeout=harness_timeout,
         run=run, all=all_sites, unsafe=unsafe, verify=verify, max_runs=max_runs, python=python, timeout=timeout,
         paranoid=paranoid, max_steps=max_steps, select=select, ignore=ignore, extend_select=extend_select,
         fixable=fixable, unfixable=unfixable, exclude=exclude, extend_exclude=extend_exclude,
         force_exclude=force_exclude, respect_gitignore=respect_gitignore, output_format=output_format,
         baseline=baseline,
     )  # fmt: skip
-    if config.verify == "require" and not config.run:
+    if config.verify == "require" and not (config.run or config.harness):
         raise DeinplaceError('--verify require needs a program to verify with: --run "python train.py"')
     more = reports(report)
     from deinplace.cli import baselines, output
 
     given = paths or ["."]
     if given == ["-"]:
-        config = replace(config, run=None)  # what an editor holds is not what a program would import
+        config = replace(config, run=None, harness=False)  # what an editor holds is not what a program would import
     outcome, sources = _mended(given, config, quiet, verbose, stdin_filename)
     seen = output.view(outcome, {path: source.text for path, source in sources.items()}, verbose, quiet)
     outcome = replace(outcome, findings=baselines.chosen(outcome.findings, selected(config)))
@@ -136,11 +143,14 @@ def _mended(
     sources, problems = gather(given, config, stdin_name)
     if not sources:
         return Outcome("fix", problems=problems), sources
-    from deinplace.verify import mend
+    from deinplace.verify import mend, mend_unasked
 
     options = _options(config)
     with progress(quiet, verbose) as tell:
-        outcome = mend(_driver(config), sources, options, tell)
+        if config.run is None and config.harness and config.verify != "off":
+            outcome = mend_unasked(sources, options, _asked(config), tell)
+        else:
+            outcome = mend(_driver(config), sources, options, tell)
     return replace(outcome, problems=(*problems, *outcome.problems), files=len(sources)), sources
 
 
@@ -150,6 +160,13 @@ def _options(config: Config) -> Options:
     options = Options(all_sites=config.all, unsafe=config.unsafe, max_runs=config.max_runs, verify=config.verify)
     codes = rules_that_may_fix(config)
     return options if codes is None else replace(options, select=codes)
+
+
+def _asked(config: Config) -> Asked:
+    from deinplace.verify import Asked
+
+    folder, require = str(Path.cwd()), config.verify == "require"
+    return Asked(folder, config.python, config.harness_timeout, config.paranoid, require)
 
 
 def _driver(config: Config) -> Driver | None:

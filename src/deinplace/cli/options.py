@@ -63,6 +63,16 @@ Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Findings only: no pr
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Also what was tried, and what was suppressed.")]
 ColorFlag = Annotated[Color, typer.Option(help="Colours; auto heeds FORCE_COLOR, NO_COLOR and the terminal.")]
 Timeout = Annotated[float | None, typer.Option(min=0.001, help="Seconds that one run may take [default: 600].")]
+Harnesses = Annotated[
+    bool | None,
+    typer.Option("--harness/--no-harness", help="Without --run, run the project's own programs, tests and examples."),
+]
+HarnessTimeout = Annotated[
+    float | None, typer.Option(min=0.001, help="Seconds that one run of a harness may take [default: 60].")
+]
+ShowHarness = Annotated[
+    bool, typer.Option("--show-harness", help="Print the harnesses as source that can be kept; write nothing.")
+]
 MaxSteps = Annotated[int | None, typer.Option(min=1, help="Stop a run after so many optimizer steps.")]
 Paranoid = Annotated[
     bool | None,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from types import ModuleType, TracebackType
 from typing import Any, NoReturn
 
-from . import frames
+from . import frames, redirect
 from .overlay import Overlay
 
 _SPEC = importlib.machinery.ModuleSpec
@@ -66,6 +66,7 @@ class State:
             "failure": self.failure,
             "compiled": self.compiled,
             "devices": sorted(self.recorder.sketch.devices) if self.recorder is not None else [],
+            "files": _files() if self.finished else [],
             "stale": self.watcher.found if self.watcher is not None else [],
         }
         part = f"{self.stem}.part"
@@ -89,6 +90,12 @@ def _child() -> list[int]:
     return list(process.current_process()._identity) if process is not None else []
 
 
+def _files() -> list[str]:
+    """The user's files that were loaded."""
+    names = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
+    return sorted({frames.real(name) for name in names if isinstance(name, str) and frames.is_user(name)})
+
+
 def prepare(path: str) -> None:
     """Read the settings at `path` and hook this process; called before the user's program starts."""
     try:
@@ -99,6 +106,7 @@ def prepare(path: str) -> None:
     state = State(settings)
     state.write()
     frames.copied(settings.get("copies", []))
+    redirect.install(settings.get("redirect", []))
     if settings.get("guard"):
         from . import guard
 

@@ -31,26 +31,30 @@ class Broad:
             for site, rewrite, _ in plan(self.bench.current, all_sites=True)
             if allowed is None or rewrite.rule in allowed
         ]
+        return self.confirm(offers)
+
+    def confirm(self, offers: Sequence[Planned], watch: bool = False) -> tuple[list[Choice], Result | None]:
+        """The same for rewrites at hand; `watch` where the program would not run by itself."""
         if not offers:
             return [], None
         self.progress(f"trying {len(offers)} more rewrites")
         kept: list[Planned] = []
         reasons: dict[int, str] = {}
-        self._hold(offers, kept, reasons)
-        last = self.bench.run([r for _, r in kept], watch=False) if kept else None
+        self._hold(offers, kept, reasons, watch)
+        last = self.bench.run([r for _, r in kept], watch=watch) if kept else None
         return [self._choice(offer, offer in kept, reasons.get(id(offer), "")) for offer in offers], last
 
-    def _hold(self, offers: Sequence[Planned], kept: list[Planned], reasons: dict[int, str]) -> None:
+    def _hold(self, offers: Sequence[Planned], kept: list[Planned], reasons: dict[int, str], watch: bool) -> None:
         """Add to `kept` those that leave the run as it is."""
-        result = self.bench.run([r for _, r in (*kept, *offers)], watch=False)
+        result = self.bench.run([r for _, r in (*kept, *offers)], watch=watch)
         if result.equal:
             kept.extend(offers)
         elif len(offers) == 1:
             reasons[id(offers[0])] = result.reason
         else:
             middle = len(offers) // 2
-            self._hold(offers[:middle], kept, reasons)
-            self._hold(offers[middle:], kept, reasons)
+            self._hold(offers[:middle], kept, reasons, watch)
+            self._hold(offers[middle:], kept, reasons, watch)
 
     def _choice(self, offer: Planned, held: bool, reason: str) -> Choice:
         site, rewrite = offer

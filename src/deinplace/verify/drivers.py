@@ -39,6 +39,8 @@ class Driver:
     text: str = ""
     paranoid: bool = False
     """Watched runs copy each saved tensor and compare it when it is used: that finds writes which go past torch."""
+    copies: tuple[tuple[str, str], ...] = ()
+    """Folders to import from, each in place of another folder, after which its files are named."""
 
     @classmethod
     def from_text(
@@ -199,6 +201,8 @@ class Laboratory:
             "stale": [list(entry) for entry in settings.stale],
             "max_steps": driver.max_steps,
             "paranoid": driver.paranoid,
+            "copies": [list(pair) for pair in driver.copies],
+            "redirect": [list(pair) for pair in driver.copies],
         }
 
 

@@ -35,7 +35,7 @@ def emulated(lab: Laboratory, driver: Driver, run: Run, project: Project) -> Emu
     kinds = {entry.category for entry in refused}
     for _ in range(ROUNDS):
         emulate: dict[str, object] = {"intents": dict(intents), "kinds": sorted(kinds)}
-        again = lab.run(driver, Settings(watch=True, record=True, emulate=emulate))
+        again = lab.run(driver, Settings(watch=True, record=True, emulate=emulate, sites=True))
         wanted = _intents(again, project)
         refused += incidents.raised(again)
         met = {entry.category for entry in incidents.raised(again)}

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from deinplace.analysis.source import Source
-from deinplace.model import Place, Rewrite, Site, Span
+from deinplace.model import Finding, Place, Rewrite, Site, Span
 
 T = TypeVar("T")
 Move = Callable[[str, int], int]
@@ -54,7 +54,7 @@ def _moved(value: Any, move: Move, path: str) -> Any:
         return tuple(_moved(item, move, path) for item in value)
     if not dataclasses.is_dataclass(value) or isinstance(value, type):
         return value
-    own = value.path if isinstance(value, Place | Site | Rewrite) else path
+    own = value.path if isinstance(value, Finding | Place | Site | Rewrite) else path
     changes = {f.name: _moved(getattr(value, f.name), move, own) for f in dataclasses.fields(value)}
     if isinstance(value, Rewrite):
         changes.update(line=move(own, value.line), edits=())

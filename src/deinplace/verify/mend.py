@@ -57,17 +57,31 @@ def mend(driver: Driver | None, sources: Mapping[str, Source], options: Options,
 
         return fix_statically(sources, options)
     with Laboratory() as lab:
-        return _Mender(lab, driver, sources, options, progress).mend()
+        return Mender(lab, driver, sources, options, progress).mend()
 
 
-class _Mender:
-    """One `fix` run."""
+class ContradictionError(Exception):
+    """A driver saw something else in files that other drivers had mended."""
+
+
+class Mender:
+    """One `fix` run. `start` holds the files as other drivers had them mended, where they have."""
 
     def __init__(
-        self, lab: Laboratory, driver: Driver, sources: Mapping[str, Source], options: Options, progress: Progress
+        self,
+        lab: Laboratory,
+        driver: Driver,
+        sources: Mapping[str, Source],
+        options: Options,
+        progress: Progress,
+        start: Mapping[str, Source] | None = None,
     ) -> None:
         self.lab, self.driver, self.sources = lab, driver, sources
+        self.start = dict(start if start is not None else sources)
         self.options, self.progress = options, progress
+        self.first: Run | None = None
+        self.emulate: dict[str, object] | None = None
+        self.bench: Bench | None = None
         self.texts = settings_files(driver.cwd)
         self.choices: list[Choice] = []
         self.notes: list[str] = []
@@ -75,23 +89,38 @@ class _Mender:
         self.ran: frozenset[tuple[str, int]] = frozenset()
 
     def mend(self) -> Outcome:
-        """Observe, choose, prove; pass by pass until the program runs by itself or nothing helps."""
+        """Observe, choose, prove; pass by pass until the program runs by itself or nothing helps.
+
+        Raises:
+            DriverError: the driver cannot serve.
+            ContradictionError: it refutes what `start` changes.
+        """
         self.progress("running the program under the probe")
-        first = self.lab.run(self.driver, Settings(watch=True, record=True, sites=self.options.all_sites))
+        first = self.lab.run(self.driver, Settings(watch=True, record=True, sites=True))
         self.ran = lines_that_wrote(first)
         if self.options.all_sites and first.attached and first.exit_code == 0 and not first.torch:
             self.notes.append("the program never imports torch: it has no tensors to write")
             return self._outcome(None, {})
         incidents.require_usable(first, self.driver, need_backward=not self.options.all_sites)
-        first, emulate = self._past_errors(first)
+        first, self.emulate = self._past_errors(first)
+        self.first = first
+        self.ran |= lines_that_wrote(first)
         found = self._incidents(first)
         self.notes += incidents.notes(first)
         if not found and not self.options.all_sites:
             return self._outcome(None, {})
         if first.exit_code != 0:
             return self._without_oracle(found)
-        bench = self._bench(first, found, emulate)
-        return self._passes(bench, self._incidents(bench.oracle) if bench.oracle is not None else found)
+        bench = self.bench = self.compared(incidents.functions_of(found, self.sources), found)
+        found = self._incidents(bench.oracle) if bench.oracle is not None else found
+        return self._passes(bench, found if self.start == dict(self.sources) else self._still_left(bench))
+
+    def _still_left(self, bench: Bench) -> tuple[Incident, ...]:
+        """What is left to mend in files that others have mended already."""
+        held = bench.run((), watch=True)
+        if not held.equal:
+            raise ContradictionError(held.reason)
+        return held.left
 
     def _past_errors(self, run: Run) -> tuple[Run, dict[str, object] | None]:
         """Where autograd refuses a write at once, run again with such writes emulated; see `emulation`."""
@@ -108,10 +137,11 @@ class _Mender:
         """A run's conflicts, and the writes that autograd refused before they were emulated."""
         return (*(Incident(conflict=c) for c in incidents.conflicts(run)), *(Incident(raised=r) for r in self.refused))
 
-    def _bench(self, first: Run, found: tuple[Incident, ...], emulate: Mapping[str, object] | None) -> Bench:
+    def compared(self, functions: Mapping[str, tuple[str, ...]], found: tuple[Incident, ...] = ()) -> Bench:
         """Run the oracle again: it gives the noise floor, and a closer look at the lines that matter."""
         self.progress("running again: noise floor, and a closer look")
-        functions = incidents.functions_of(found, self.sources)
+        first, emulate = self.first, self.emulate
+        assert first is not None
         if self.options.all_sites:
             functions = _with_functions_at(functions, self.ran, self.sources)
         settings = Settings(
@@ -125,7 +155,7 @@ class _Mender:
         incidents.require_usable(oracle, self.driver, need_backward=False)
         return Bench(
             self.lab, self.driver, self.sources, oracle, noise_floor(first, oracle), functions, emulate,
-            self.options.max_runs, dict(self.sources),
+            self.options.max_runs, dict(self.start),
         )  # fmt: skip
 
     def _passes(self, bench: Bench, found: tuple[Incident, ...]) -> Outcome:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from deinplace.model import Place
+from deinplace.verify import account
 from deinplace.verify.drivers import Run
 
 RTOL = 1e-5
@@ -35,6 +37,8 @@ class Record:
     name: str
     values: Values
     soft: bool
+    at: Mapping[str, Any] | None = None
+    """The user's line that it happened at, as the probe wrote it."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,8 @@ class Difference:
     message: str
     soft: bool
     call: int = 0
+    at: Place | None = None
+    """The user's line in the second run at which the event happened."""
 
     def __str__(self) -> str:
         where = f"{self.name.rsplit('/', 1)[-1]} {self.label}".strip()
@@ -128,7 +134,7 @@ def _load(path: Path) -> Iterator[Record]:
                 data = json.loads(line)
             except ValueError:
                 return  # the process was killed while it wrote
-            yield Record(data["e"], data["n"], data["v"], data["soft"])
+            yield Record(data["e"], data["n"], data["v"], data["soft"], data.get("at"))
 
 
 def without_calls(records: Sequence[Record]) -> list[Record]:
@@ -193,13 +199,13 @@ class _Comparer:
     def __init__(self, result: Comparison, noise: Comparison, process: int, measure: bool = False) -> None:
         self.result, self.noise, self.process, self.measure = result, noise, process, measure
         self.position = 0
-        self.record = Record("", "", {}, False)
+        self.record = self.other = Record("", "", {}, False)
         self.calls: dict[str, int] = {}
 
     def compare(self, a: Sequence[Record], b: Sequence[Record]) -> None:
         """Compare event by event, up to the first point where the order of events differs."""
         for x, y in zip(a, b, strict=False):
-            self.record = x
+            self.record, self.other = x, y
             if (x.kind, x.name) != (y.kind, y.name):
                 self.differ("", f"{x.kind} {_short(x.name)} became {y.kind} {_short(y.name)}", hard=True)
                 return
@@ -307,8 +313,13 @@ class _Comparer:
         soft = self.record.soft and not hard
         name = self.record.name
         self.result.differences.append(
-            Difference(self.record.kind, name, label, message, soft, self.calls.get(name, 0))
+            Difference(self.record.kind, name, label, message, soft, self.calls.get(name, 0), self.place())
         )
+
+    def place(self) -> Place | None:
+        """Where the event happened."""
+        at = self.other.at or self.record.at
+        return account.places([at])[0] if at is not None else None
 
 
 def _floats(text: str) -> array[float]:

@@ -271,11 +271,11 @@ def plan(sources: Mapping[str, Source], *, all_sites: bool = False, unsafe: bool
         (c.site, c.rewrite, c.safety) for c in choices(sources, unsafe) if c.site is not None and c.rewrite is not None
     ]
     if all_sites:
-        planned += _everywhere(sources, [r for _, r, _ in planned])
+        planned += everywhere(sources, [r for _, r, _ in planned])
     return planned
 
 
-def _everywhere(sources: Mapping[str, Source], taken: Sequence[Rewrite]) -> list[Planned]:
+def everywhere(sources: Mapping[str, Source], taken: Sequence[Rewrite]) -> list[Planned]:
     """Writes that no fault comes from, where an out-of-place form is proved to be the same."""
     from deinplace.verify.everywhere import sites_to_free
 
@@ -288,9 +288,9 @@ def fix_statically(sources: Mapping[str, Source], options: Options) -> Outcome:
     made = choices(sources, options.unsafe, allowed)
     rewrites = [c.rewrite for c in made if c.rewrite is not None]
     if options.all_sites:
-        rewrites += [r for _, r, _ in _everywhere(sources, rewrites) if allowed is None or r.rule in allowed]
+        rewrites += [r for _, r, _ in everywhere(sources, rewrites) if allowed is None or r.rule in allowed]
     changes = _changes(sources, rewrites)
-    findings = tuple(_finding(c, bool(changes)) for c in made)
+    findings = tuple(finding(c, bool(changes)) for c in made)
     return Outcome(
         "fix", findings, changes, (), ("no driver: proved from the source, not run",), None, files=len(sources)
     )
@@ -302,7 +302,8 @@ def _changes(sources: Mapping[str, Source], rewrites: Sequence[Rewrite]) -> tupl
     return tuple(FileChange(p, sources[p].text, apply(sources[p], edits)) for p in changed)
 
 
-def _finding(choice: Choice, changed: bool) -> Finding:
+def finding(choice: Choice, changed: bool) -> Finding:
+    """A fault as reports show it."""
     from deinplace.verify.wording import NOWHERE, UNKNOWN, message
 
     site, hit = choice.site, choice.hit

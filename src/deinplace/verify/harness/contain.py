@@ -39,6 +39,17 @@ class Chamber(Laboratory):
         self.ended = ""
         """Why the last run was ended from outside; empty where it was not."""
 
+    @property
+    def slow(self) -> bool:
+        """True where the last run was ended because its time was up."""
+        return self.ended.startswith("does not end")
+
+    def why(self, otherwise: str) -> str:
+        """The one reason why the last run is of no use."""
+        if self.ended:
+            return self.ended
+        return f"{self.refused[0]}, which a harness may not" if self.refused else otherwise
+
     def run(self, driver: Driver, settings: Settings, live: bool = False) -> Run:
         """Run the driver once, in a fresh copy of the project.
 
@@ -118,6 +129,8 @@ class Chamber(Laboratory):
     def _environment(self, driver: Driver, settings: Path) -> dict[str, str]:
         """The user's environment, with every folder that programs like to write to in the scratch folder."""
         env = environment(driver, settings)
+        own = [self.there(self.root), self.there(str(Path(self.root, "src")))]
+        env["PYTHONPATH"] = os.pathsep.join([env["PYTHONPATH"], *own])
         tmp, home = str(self.folder / "tmp"), str(self.folder / "home")
         env.setdefault("PYTHONUSERBASE", str(Path.home() / ".local"))  # what is installed there goes by HOME
         env.update(dict.fromkeys(("TMPDIR", "TMP", "TEMP"), tmp))

@@ -1,0 +1,178 @@
+"""`fix` without a command: looks for drivers by itself, rung by rung, and lets them find faults and prove rewrites."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from deinplace.analysis.source import Source
+from deinplace.model import FileChange, Finding, Outcome, Verdict
+from deinplace.verify.drivers import DriverError
+from deinplace.verify.harness import rungs
+from deinplace.verify.harness.contain import Chamber
+from deinplace.verify.harness.model import Harness, Miss
+from deinplace.verify.harness.rest import Rest
+from deinplace.verify.harness.witness import Witness
+from deinplace.verify.lines import back, moved
+from deinplace.verify.mend import ContradictionError, Options
+
+Progress = Callable[[str], None]
+TOTAL = 15
+"""All harnesses together may take so many times what one run may."""
+FEW_STEPS = 3
+"""A program that does not end in time is stopped after so many optimizer steps."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """How harnesses are run. `timeout` is in seconds, for one run."""
+
+    cwd: str
+    python: str | None = None
+    timeout: float = 60.0
+    paranoid: bool = False
+    require: bool = False
+    """Write nothing that no driver has confirmed."""
+
+
+def mend_unasked(sources: Mapping[str, Source], options: Options, asked: Asked, progress: Progress) -> Outcome:
+    """Find and prove rewrites with the drivers that the project itself holds; nothing is written."""
+    ladder = _Ladder(sources, options, asked, progress)
+    try:
+        return ladder.climb()
+    finally:
+        ladder.close()
+
+
+class _Ladder:
+    """One climb."""
+
+    def __init__(self, sources: Mapping[str, Source], options: Options, asked: Asked, progress: Progress) -> None:
+        self.sources, self.options, self.asked, self.progress = sources, options, asked, progress
+        self.rest = Rest(sources, options)
+        self.current = dict(sources)
+        self.started = time.monotonic()
+        self.witnesses: list[Witness] = []
+        self.misses: list[Miss] = []
+        self.findings: list[Finding] = []
+        self.notes: list[str] = []
+        self.verdict: Verdict | None = None
+
+    def close(self) -> None:
+        """Remove what the runs left."""
+        for witness in self.witnesses:
+            witness.lab.__exit__()
+
+    def climb(self) -> Outcome:
+        """Programs first; then, for faults that none of them reaches, the other rungs."""
+        for rung in rungs.all_rungs(self.sources, self.asked.cwd):
+            wanted = self.rest.unreached(self.witnesses)
+            if rung.needs_targets and not wanted:
+                continue
+            for harness in rung.harnesses(wanted):
+                if not self._has_python():
+                    return self._joined()
+                self._try(harness)
+        return self._joined()
+
+    def _has_python(self) -> bool:
+        """Choose the interpreter, once there is something to run."""
+        if self.asked.python is None or not self.witnesses:
+            python = rungs.interpreter(self.asked.python)
+            if python is None:
+                where = self.asked.python or "any Python on PATH"
+                self.notes.append(f"no harness was run: {where} has no torch")
+                return False
+            self.asked = replace(self.asked, python=python)
+        return True
+
+    # ---- one harness
+
+    def _try(self, harness: Harness) -> None:
+        if time.monotonic() - self.started > TOTAL * self.asked.timeout:
+            self.misses.append(Miss(harness, "not tried: time is used up (--harness-timeout)"))
+            return
+        self.progress(f"harness: {harness.title}")
+        reasons = []
+        for attempt in rungs.attempts(harness):
+            reason = self._run(attempt)
+            if not reason:
+                return
+            reasons.append(reason)
+        self.misses.append(Miss(harness, reasons[0]))
+
+    def _run(self, harness: Harness, max_steps: int | None = None) -> str:
+        """Run a harness and mend what it shows; the reason why it is of no use, or nothing."""
+        lab = Chamber(harness.root)
+        driver = rungs.driver(harness, lab, self.asked, max_steps)
+        witness = Witness(harness, lab, driver, self.sources, self.options, self.progress, self.current)
+        self.witnesses.append(witness)
+        try:
+            outcome = witness.mend()
+        except DriverError as error:
+            self.witnesses.remove(witness)
+            lab.__exit__()
+            if lab.slow and max_steps is None and harness.rung == "program":
+                return self._run(harness, FEW_STEPS)
+            return lab.why(str(error))
+        except ContradictionError as error:
+            self.notes.append(f"{driver.title} refutes what other harnesses had mended: {error}")
+            self._start_over()
+            return ""
+        self._learn(witness, outcome)
+        return ""
+
+    def _start_over(self) -> None:
+        """Drop every rewrite: two drivers do not agree on them."""
+        self.current, self.verdict = dict(self.sources), None
+        self.findings = [
+            replace(f, state="rolled-back", reason="refuted") if f.state == "fixable" else f for f in self.findings
+        ]
+
+    def _learn(self, witness: Witness, outcome: Outcome) -> None:
+        """Take over what a harness mended, where earlier ones see nothing else in it."""
+        self.notes += outcome.notes
+        changed = {c.path: Source.parse(c.path, self.sources[c.path].encode(c.after)) for c in outcome.changes}
+        after = {**self.sources, **changed}
+        findings = list(outcome.findings)
+        if changed and not all(w.holds(after) for w in self.witnesses if w is not witness and w.loads(changed)):
+            self.notes.append(f"what {witness.driver.title} needs, other harnesses refute")
+            findings = [replace(f, state="rolled-back", reason="refuted") for f in findings]
+        elif changed:
+            self.current = after
+            self.verdict = self.verdict or outcome.verdict
+        known = {(f.rule, f.path, f.span) for f in self.findings}
+        self.findings += [f for f in findings if (f.rule, f.path, f.span) not in known]
+
+    # ---- what no harness showed
+
+    def _joined(self) -> Outcome:
+        """What harnesses mended, and what the analysis proves besides, as far as no harness refutes it."""
+        offers = self.rest.left(self.current, self.findings)
+        for witness in self.witnesses:
+            offers = witness.judge(offers, self.current)
+        kept = [o for o in offers if o.held and (o.confirmed or not self.asked.require)]
+        after = self.rest.patched(self.current, kept)
+        move = back(self.sources, self.current)
+        found = self.rest.findings(offers, kept, noted=bool(self.witnesses))
+        found = found if self.current == dict(self.sources) else [moved(f, move) for f in found]
+        changes = tuple(
+            FileChange(path, self.sources[path].text, source.text)
+            for path, source in sorted(after.items())
+            if source.text != self.sources[path].text
+        )
+        verdict = self.verdict or next((o.verdict for o in kept if o.confirmed), None)
+        return Outcome(
+            "fix", (*self.findings, *found), changes, (), self._told(), verdict,
+            runs=sum(w.lab.count for w in self.witnesses), driver=self._drivers(), files=len(self.sources),
+        )  # fmt: skip
+
+    def _drivers(self) -> str:
+        return ", ".join(dict.fromkeys(w.driver.title for w in self.witnesses))
+
+    def _told(self) -> tuple[str, ...]:
+        """What a user has to know: which harnesses were of no use, and why."""
+        alone = () if self.witnesses else ("no driver: proved from the source, not run",)
+        misses = (f"harness {miss.harness.title}: {miss.reason}" for miss in self.misses)
+        return tuple(dict.fromkeys((*alone, *self.notes, *misses)))
