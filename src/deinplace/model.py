@@ -272,7 +272,7 @@ class Problem:
 class Outcome:
     """All that one `check`, `run` or `fix` has to say; every report format prints this and nothing else."""
 
-    command: Literal["check", "run", "fix"]
+    command: Literal["check", "run", "fix", "verify", "audit"]
     findings: tuple[Finding, ...] = ()
     changes: tuple[FileChange, ...] = ()
     problems: tuple[Problem, ...] = ()

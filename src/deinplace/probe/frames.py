@@ -13,8 +13,6 @@ Spot = tuple[CodeType, int]
 """A code object and the offset of the instruction that runs in it."""
 Stack = tuple[Spot, ...]
 
-copies: list[tuple[str, str]] = []
-"""Folders that hold a copy of a project, and the folder that each one's places are named after."""
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _user: dict[str, bool] = {}
 _copies: list[tuple[str, str]] = []

@@ -33,7 +33,7 @@ class Overlay:
     def code(self, path: str) -> CodeType:
         """Compile the patched source of `path`, with the recording decorators."""
         real = frames.real(path)
-        with open(self.texts.get(real, real), "rb") as file:
+        with open(self.texts.get(real, path), "rb") as file:
             data = file.read()
         if real in self.texts:
             self._show(path, data)

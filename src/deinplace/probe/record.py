@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from . import modules, overlay
+from . import frames, modules, overlay
 from .sketch import Sketcher, checksum
 
 CALLS = 60
@@ -46,9 +46,12 @@ class Recorder:
         self.idle = True
         self.file = open(f"{stem}.rec", "w", encoding="utf-8")  # noqa: SIM115
 
-    def event(self, kind: str, name: str, values: dict[str, Any], soft: bool = False) -> None:
-        """Write one event."""
-        json.dump({"e": kind, "n": name, "soft": soft, "v": values}, self.file)
+    def event(self, kind: str, name: str, values: dict[str, Any], soft: bool = False, at: Any = None) -> None:
+        """Write one event, and the user's line that it happened at."""
+        if at is None:
+            at = frames.user_stack(1, sys._getframe(1))
+        where = frames.resolve(*at[0]) if at else None
+        json.dump({"e": kind, "n": name, "soft": soft, "v": values, "at": where}, self.file)
         self.file.write("\n")
 
     @contextlib.contextmanager
@@ -171,7 +174,8 @@ class Recorder:
         if count > CALLS:
             return
         with self.aside():
-            self.event("returned", name, {"result": self.sketch.value(result)})
+            at = ((function.__code__, 0),)
+            self.event("returned", name, {"result": self.sketch.value(result)}, at=at)
             reach: dict[str, Any] = {}
             for index, value in enumerate(args):
                 self._reach(f"argument {index}", value, reach, 0)
@@ -185,7 +189,7 @@ class Recorder:
             for key in function.__code__.co_names:
                 if key in function.__globals__:
                     self._reach(f"global {key}", function.__globals__[key], reach, 1)
-            self.event("after call", name, {k: self.sketch.tensor(v) for k, v in reach.items()}, soft=True)
+            self.event("after call", name, {k: self.sketch.tensor(v) for k, v in reach.items()}, soft=True, at=at)
             if self.state.watcher is not None:
                 self.state.watcher.mark(name, count, reach)
 
