@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath
 
-from deinplace.analysis.imports import import_map, module_name
+from deinplace.analysis.imports import bindings, module_name
 from deinplace.analysis.source import Function, Source
 
 
@@ -96,37 +96,51 @@ def _shared(first: str, second: str) -> int:
 def read_module(source: Source, packages: frozenset[str]) -> ModuleInfo:
     """Definitions and imports of one file."""
     name, package = module_name(source.path, packages)
-    functions: dict[ast.AST, FunctionInfo] = {}
-    classes: dict[ast.AST, ClassInfo] = {}
-    _collect(source.tree.body, source.path, "", None, functions, classes)
-    return ModuleInfo(source.path, name, package, source, import_map(source.tree, package), functions, classes)
+    found = _Definitions(source.path, package)
+    found.collect(source.tree.body, "", None)
+    return ModuleInfo(source.path, name, package, source, found.imports, found.functions, found.classes)
 
 
-def _collect(
-    body: list[ast.stmt],
-    path: str,
-    prefix: str,
-    owner: ClassInfo | None,
-    functions: dict[ast.AST, FunctionInfo],
-    classes: dict[ast.AST, ClassInfo],
-) -> None:
-    for node in body:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            info = FunctionInfo(node, path, prefix + node.name, owner)
-            functions[node] = info
-            if owner is not None:
-                owner.methods.setdefault(node.name, info)
-                if any(isinstance(d, ast.Attribute) and d.attr == "setter" for d in node.decorator_list) is False:
-                    owner.methods[node.name] = info
-            _collect(node.body, path, f"{prefix}{node.name}.<locals>.", None, functions, classes)
-        elif isinstance(node, ast.ClassDef):
-            cls = ClassInfo(node, path, prefix + node.name)
-            classes[node] = cls
-            _collect(node.body, path, f"{prefix}{node.name}.", cls, functions, classes)
-        else:
-            for name in ("body", "orelse", "finalbody"):
-                inner = getattr(node, name, None)
-                if isinstance(inner, list):
-                    _collect(inner, path, prefix, owner, functions, classes)
-            for handler in [*getattr(node, "handlers", ()), *getattr(node, "cases", ())]:
-                _collect(handler.body, path, prefix, owner, functions, classes)
+class _Definitions:
+    """What the statements of a file define and import, found without a look into any expression."""
+
+    def __init__(self, path: str, package: str) -> None:
+        self.path, self.package = path, package
+        self.functions: dict[ast.AST, FunctionInfo] = {}
+        self.classes: dict[ast.AST, ClassInfo] = {}
+        self.imports: dict[str, str] = {}
+
+    def collect(self, body: list[ast.stmt], prefix: str, owner: ClassInfo | None) -> None:
+        """Take in what a block holds; `owner` is the class whose block it is."""
+        for node in body:
+            kind = type(node)
+            if kind in _SIMPLE:
+                continue
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                self._function(node, prefix, owner)
+            elif isinstance(node, ast.ClassDef):
+                cls = self.classes[node] = ClassInfo(node, self.path, prefix + node.name)
+                self.collect(node.body, f"{prefix}{node.name}.", cls)
+            elif isinstance(node, ast.Import | ast.ImportFrom):
+                self.imports.update(bindings(node, self.package, len(self.imports)))
+            else:
+                for name in ("body", "orelse", "finalbody"):
+                    inner = getattr(node, name, None)
+                    if inner:
+                        self.collect(inner, prefix, owner)
+                for handler in [*getattr(node, "handlers", ()), *getattr(node, "cases", ())]:
+                    self.collect(handler.body, prefix, owner)
+
+    def _function(self, node: Function, prefix: str, owner: ClassInfo | None) -> None:
+        info = self.functions[node] = FunctionInfo(node, self.path, prefix + node.name, owner)
+        if owner is not None:
+            setter = any(isinstance(d, ast.Attribute) and d.attr == "setter" for d in node.decorator_list)
+            if not setter or node.name not in owner.methods:
+                owner.methods[node.name] = info
+        self.collect(node.body, f"{prefix}{node.name}.<locals>.", None)
+
+
+_SIMPLE = frozenset(
+    {ast.Assign, ast.Expr, ast.Return, ast.AugAssign, ast.AnnAssign, ast.Raise, ast.Assert, ast.Delete, ast.Pass,
+     ast.Break, ast.Continue, ast.Global, ast.Nonlocal}
+)  # fmt: skip
