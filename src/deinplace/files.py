@@ -75,7 +75,7 @@ class Selection:
 
 
 def discover(paths: Sequence[str], selection: Selection) -> tuple[tuple[str, ...], tuple[Problem, ...]]:
-    """Real, absolute paths of the Python files and notebooks under `paths`, in order and once each, and what could not be looked at.
+    """Real paths of the Python files and notebooks under `paths`, in order and once each; what could not be looked at.
 
     A file that is named itself is taken whatever its suffix, unless `force_exclude` says otherwise. Folders behind
     symbolic links are not entered, and a link that leads out of the tree is left alone: what it points at is not

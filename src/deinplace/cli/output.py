@@ -8,14 +8,17 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from deinplace.cli.options import Color
 from deinplace.errors import DeinplaceError
-from deinplace.files import read_text
+from deinplace.files import NOTEBOOK, load, read_text
 from deinplace.model import Outcome
-from deinplace.report import FOR_PEOPLE, diff, render, words
+from deinplace.report import FOR_PEOPLE, diff, render, shown, words
 from deinplace.report.view import View, places_of
+
+if TYPE_CHECKING:
+    from deinplace.notebooks import Notebook
 
 _WIDTH = 80
 
@@ -23,12 +26,23 @@ _WIDTH = 80
 def view(outcome: Outcome, texts: Mapping[str, str], verbose: bool, quiet: bool) -> View:
     """A view that holds the text of every file that the outcome speaks of, as it is now or as `texts` has it."""
     known = {change.path: change.before for change in outcome.changes}
-    for path in dict.fromkeys(path for path, _ in places_of(outcome)):
-        if path not in known:
+    paths = dict.fromkeys((*(path for path, _ in places_of(outcome)), *(p.path for p in outcome.problems)))
+    notebooks = {path: book for path in (*known, *paths) if path.endswith(NOTEBOOK) and (book := _notebook(path))}
+    for path in paths:
+        if path not in known and (path in texts or path not in notebooks):
             text = texts.get(path) or read_text(path)
             if text is not None:
                 known[path] = text
-    return View(str(Path.cwd()), known, verbose=verbose, quiet=quiet)
+    known |= {path: book.text for path, book in notebooks.items() if path not in known}
+    return View(str(Path.cwd()), known, verbose=verbose, quiet=quiet, notebooks=notebooks)
+
+
+def _notebook(path: str) -> Notebook | None:
+    """The notebook at `path`, or None where there is none that could be read."""
+    from deinplace.notebooks import Notebook
+
+    source = load((path,))[0].get(path)
+    return source if isinstance(source, Notebook) else None
 
 
 def emit(
@@ -55,7 +69,8 @@ def emit(
     people = kind in FOR_PEOPLE
     if diff_only and (file is not None or people):
         there = _on(sys.stdout, color, seen)
-        _say(sys.stdout, "".join(diff.painted(diff.unified(change, there), there) for change in outcome.changes))
+        parts, there = shown("full", outcome, there)
+        _say(sys.stdout, "".join(diff.painted(diff.unified(change, there), there) for change in parts.changes))
         if file is None:
             _say(sys.stderr, render(kind, replace(outcome, changes=()), _on(sys.stderr, color, seen)))
     elif file is None:

@@ -18,4 +18,13 @@ def render(kind: str, outcome: Outcome, view: View) -> str:
     """The whole report in the format `kind`, one of `deinplace.config.FORMATS`."""
     module = importlib.import_module(f"{__name__}.{_MODULES.get(kind, kind)}")
     write: Callable[[Outcome, View], str] = module.render
-    return write(outcome, view)
+    return write(*shown(kind, outcome, view))
+
+
+def shown(kind: str, outcome: Outcome, view: View) -> tuple[Outcome, View]:
+    """The outcome and the view with the places in notebooks as readers of the format `kind` know them."""
+    if not view.notebooks:
+        return outcome, view
+    from deinplace.notebooks.reports import localized
+
+    return localized(kind, outcome, view)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections import Counter
 from typing import Any
 
@@ -16,6 +17,7 @@ from deinplace.report import diff, words
 from deinplace.report.view import View
 
 SCHEMA_VERSION = 1
+_CELL = re.compile(r"(.*\.ipynb):cell (\d+)", re.DOTALL)
 Json = dict[str, Any]
 
 
@@ -40,7 +42,21 @@ def render(outcome: Outcome, view: View) -> str:
         ],
         "notes": list(outcome.notes),
     }
+    if view.notebooks:
+        document = _with_cells(document)
     return json.dumps(document, indent=2, allow_nan=False) + "\n"
+
+
+def _with_cells(value: Any) -> Any:
+    """The document with the cells of notebooks apart from their paths; lines count in the cell."""
+    if isinstance(value, list):
+        return [_with_cells(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    out = {key: _with_cells(item) for key, item in value.items()}
+    if match := _CELL.fullmatch(value["path"] if isinstance(value.get("path"), str) else ""):
+        out = {"path": match[1], "cell": int(match[2])} | {key: item for key, item in out.items() if key != "path"}
+    return out
 
 
 def _finding(finding: Finding, view: View) -> Json:

@@ -7,8 +7,12 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from deinplace.model import Conflict, Event, Finding, Outcome, Place, Raised, Span
+
+if TYPE_CHECKING:
+    from deinplace.notebooks import Notebook
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _STYLES = {"bold": "1", "red": "1;31", "green": "32", "yellow": "33", "blue": "1;34", "cyan": "36", "dim": "2"}
@@ -28,6 +32,8 @@ class View:
     verbose: bool = False
     quiet: bool = False
     """Findings and problems only: no notes, no summary."""
+    notebooks: Mapping[str, Notebook] = field(default_factory=dict)
+    """The notebooks among the files, by path."""
 
     def path(self, path: str) -> str:
         """`path` relative to the working folder where it lies inside, else as it is."""
