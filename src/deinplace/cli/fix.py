@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -114,6 +116,8 @@ def fix(
     from deinplace.cli import baselines, output
 
     given = paths or ["."]
+    if config.run is None and len(given) == 1 and given[0].endswith(".ipynb") and config.verify != "off":
+        config = replace(config, run=shlex.quote(given[0]))  # a notebook is its own program
     if given == ["-"]:
         config = replace(config, run=None, harness=False)  # what an editor holds is not what a program would import
     outcome, sources = _mended(given, config, quiet, verbose, stdin_filename)
@@ -145,8 +149,12 @@ def _mended(
         return Outcome("fix", problems=problems), sources
     from deinplace.verify import mend, mend_unasked
 
+    if any(path.endswith(".ipynb") for path in sources):
+        from deinplace.notebooks.source import require_nbformat
+
+        require_nbformat()
     options = _options(config)
-    with progress(quiet, verbose) as tell:
+    with progress(quiet, verbose) as tell, _cells_named(sources):
         if config.run is None and config.harness and config.verify != "off":
             outcome = mend_unasked(sources, options, _asked(config), tell)
         else:
@@ -176,7 +184,28 @@ def _driver(config: Config) -> Driver | None:
         return None
     folder = str(Path.cwd())
     driver = Driver.from_text(config.run, folder, config.python, config.timeout, config.max_steps)
+    if driver.command[0].endswith(".ipynb"):
+        from deinplace.cli.run import default_python
+        from deinplace.notebooks import drive
+
+        program, *arguments = driver.command
+        python = config.python or default_python()
+        driver = drive.driver(drive.named(program), arguments, python, config.timeout, config.max_steps)
     return replace(driver, paranoid=config.paranoid)
+
+
+@contextlib.contextmanager
+def _cells_named(sources: Mapping[str, Source]) -> Iterator[None]:
+    """Errors that name lines of a notebook's module name cells instead."""
+    try:
+        yield
+    except DeinplaceError as error:
+        notebooks = {path: source.text for path, source in sources.items() if path.endswith(".ipynb")}
+        if not notebooks:
+            raise
+        from deinplace.notebooks.reports import located
+
+        raise DeinplaceError(located(error.message, notebooks), located(error.detail, notebooks)) from None
 
 
 def _written(outcome: Outcome, sources: Mapping[str, Source], given: list[str]) -> Outcome:

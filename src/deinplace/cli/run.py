@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -32,6 +32,9 @@ from deinplace.cli.options import (
     settings,
 )
 from deinplace.errors import DeinplaceError
+
+if TYPE_CHECKING:
+    from deinplace.config import Config
 
 
 def run(
@@ -66,6 +69,8 @@ def run(
         python=python, paranoid=paranoid, timeout=timeout, max_steps=max_steps, output_format=output_format
     )
     more = reports(report)
+    if not module and program[0].endswith(".ipynb"):
+        return _notebook(program, config, output_file, more, quiet, verbose, color)
     command, script = command_of(program, module, config.python)
     from deinplace.cli import output
     from deinplace.report import FOR_PEOPLE
@@ -79,6 +84,36 @@ def run(
         outcome = diagnose(driver, roots)
     if outcome.findings:
         remedy = shlex.join(("deinplace", "fix", ".", "--run", title))
+        outcome = replace(outcome, notes=(*outcome.notes, f"to mend and prove it: {remedy}"))
+    seen = output.view(outcome, {}, verbose, quiet)
+    output.emit(outcome, seen, config.output_format, output_file, color, more=more)
+    return exits.of_run(outcome)
+
+
+def _notebook(
+    program: list[str],
+    config: Config,
+    output_file: Path | None,
+    more: tuple[tuple[str, Path], ...],
+    quiet: bool,
+    verbose: bool,
+    color: Color,
+) -> int:
+    """Run a notebook's code cells in order, without Jupyter."""
+    from deinplace.cli import output
+    from deinplace.notebooks import drive
+    from deinplace.report import FOR_PEOPLE
+    from deinplace.verify import diagnose
+
+    notebook = drive.named(program[0])
+    python = config.python or default_python()
+    driver = drive.driver(notebook, program[1:], python, config.timeout, config.max_steps)
+    driver = replace(driver, paranoid=config.paranoid)
+    apart = config.output_format not in FOR_PEOPLE and output_file is None
+    with _stdout_kept(apart), drive.lines_named_by_cell(notebook):
+        outcome = diagnose(driver, (driver.cwd, str(Path.cwd())))
+    if outcome.findings:
+        remedy = shlex.join(("deinplace", "fix", *program))
         outcome = replace(outcome, notes=(*outcome.notes, f"to mend and prove it: {remedy}"))
     seen = output.view(outcome, {}, verbose, quiet)
     output.emit(outcome, seen, config.output_format, output_file, color, more=more)

@@ -44,6 +44,12 @@ class Overlay:
         _decorate(tree, names, real)
         return compile(tree, path, "exec", dont_inherit=True)
 
+    def tree(self, path: str, text: str) -> ast.Module:
+        """The tree of a text that stands for `path`, with the recording decorators."""
+        tree = ast.parse(text, path)
+        _decorate(tree, self.functions.get(frames.real(path), set()), frames.real(path))
+        return tree
+
     @staticmethod
     def _show(path: str, data: bytes) -> None:
         """Make tracebacks and `inspect.getsource` show the patched text."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from deinplace.analysis.source import Source, SourceError
+from deinplace.analysis.source import Source
+from deinplace.files import load
 from deinplace.model import Finding, Outcome, Problem
 from deinplace.rules.base import Incident, Project
 from deinplace.verify import incidents, wording
@@ -26,11 +27,8 @@ def diagnose(driver: Driver, roots: tuple[str, ...]) -> Outcome:
     if not run.attached:
         raise DriverError(f"{driver.title!r}: could not attach the probe; is Python started with -I, -E or -S?")
     found = incidents.incidents(run)
-    project = Project(_sources(found, roots), texts=settings_files(driver.cwd))
-    findings: list[Finding] = []
-    for each in group(found, project, None):
-        choice = Choice(each, None, (), "diagnosed")
-        findings += wording.findings(choice, project, None, False, None)
+    project = Project(sources_of(found, roots), texts=settings_files(driver.cwd))
+    findings = explained(found, project)
     notes = incidents.notes(run)
     problems: tuple[Problem, ...] = ()
     if run.exit_code is None:
@@ -45,7 +43,16 @@ def diagnose(driver: Driver, roots: tuple[str, ...]) -> Outcome:
     )  # fmt: skip
 
 
-def _sources(found: tuple[Incident, ...], roots: tuple[str, ...]) -> Mapping[str, Source]:
+def explained(found: Iterable[Incident], project: Project) -> list[Finding]:
+    """Findings for what a run showed, each with the first rewrite on offer; none is tried."""
+    findings: list[Finding] = []
+    for each in group(found, project, None):
+        choice = Choice(each, None, (), "diagnosed")
+        findings += wording.findings(choice, project, None, False, None)
+    return findings
+
+
+def sources_of(found: tuple[Incident, ...], roots: tuple[str, ...]) -> Mapping[str, Source]:
     """The files of the incidents that lie below a root, so that rules can say what to do there."""
     out: dict[str, Source] = {}
     for incident in found:
@@ -53,10 +60,7 @@ def _sources(found: tuple[Incident, ...], roots: tuple[str, ...]) -> Mapping[str
             path = Path(place)
             if place in out or not any(path.is_relative_to(root) for root in roots) or "site-packages" in path.parts:
                 continue
-            try:
-                out[place] = Source.parse(place, path.read_bytes())
-            except (OSError, SourceError):
-                continue
+            out |= load((place,))[0]
     return out
 
 

@@ -41,6 +41,8 @@ class Driver:
     """Watched runs copy each saved tensor and compare it when it is used: that finds writes which go past torch."""
     copies: tuple[tuple[str, str], ...] = ()
     """Folders to import from, each in place of another folder, after which its files are named."""
+    texts: tuple[tuple[str, bytes], ...] = ()
+    """Path and module of each notebook that is run: every run has these in its overlay, patched or not."""
 
     @classmethod
     def from_text(
@@ -184,7 +186,7 @@ class Laboratory:
     def plain(self, driver: Driver, settings: Settings, folder: Path) -> dict[str, Any]:
         """The probe's settings; patched texts are put into files of their own."""
         overlay = {}
-        for index, (path, text) in enumerate(settings.overlay.items()):
+        for index, (path, text) in enumerate({**dict(driver.texts), **settings.overlay}.items()):
             copy = folder / f"overlay{index}.py"
             copy.write_bytes(text)
             overlay[path] = str(copy)
