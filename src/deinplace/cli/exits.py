@@ -20,6 +20,11 @@ def of_findings(outcome: Outcome, exit_zero: bool = False, non_zero_on_fix: bool
     return int((left or bool(outcome.problems)) and not exit_zero)
 
 
+def of_comparison(outcome: Outcome) -> int:
+    """The exit code of `verify`: 0 only where both states are known to compute the same."""
+    return int(outcome.verdict is None or outcome.verdict.status != "confirmed")
+
+
 def of_run(outcome: Outcome) -> int:
     """The program's own exit code where it failed (128 plus its signal), else 1 for findings, 0 for none."""
     code = outcome.driver_exit or 0

@@ -9,6 +9,11 @@ from deinplace.model import Conflict, Event, Finding, ModuleInfo, Outcome, Tenso
 from deinplace.report.view import View
 
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_AGREEMENT = {
+    "confirmed": "The head computes what the base computes",
+    "refuted": "The head does not compute what the base computes",
+    "unconfirmed": "Whether the head computes what the base computes is not known",
+}
 DIAGNOSED = "diagnosed"
 """The reason code of a finding that nobody tried to mend, since only a diagnosis was asked for."""
 ABOUT_COMMENTS = "suppression"
@@ -68,6 +73,8 @@ def tensor(info: TensorInfo | None) -> str:
 
 def verdict_line(outcome: Outcome) -> str:
     """`1 rewrite, confirmed on cpu (gradients of 38 parameters, 2 steps, max |error| 0), oracle: copy-on-write`."""
+    if outcome.command == "verify":
+        return verdict(outcome.verdict) if outcome.verdict else ""
     done = {f.rewrite for f in outcome.findings if f.rewrite and f.state in ("fixed", "fixable")}
     if not done or outcome.verdict is None:
         return ""
@@ -96,6 +103,8 @@ def verdict(found: Verdict) -> str:
 
 def summary(outcome: Outcome) -> str:
     """`Found 12 in-place faults (7 fixed: 6 confirmed, 1 unconfirmed; 3 unsafe: --unsafe; 2 rolled back)`."""
+    if outcome.command == "verify":
+        return _AGREEMENT[outcome.verdict.status if outcome.verdict else "unconfirmed"]
     shown = [f for f in outcome.findings if f.state != "suppressed" and f.severity != "note"]
     findings = [f for f in shown if f.reason != ABOUT_COMMENTS]
     comments = _comments([f for f in shown if f.reason == ABOUT_COMMENTS])

@@ -6,8 +6,9 @@ import base64
 import json
 import math
 from array import array
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,8 @@ class Difference:
     call: int = 0
     at: Place | None = None
     """The user's line in the second run at which the event happened."""
+    position: int = 0
+    """Number of the event among those that are no calls, from 1."""
 
     def __str__(self) -> str:
         where = f"{self.name.rsplit('/', 1)[-1]} {self.label}".strip()
@@ -157,8 +160,8 @@ REORDERABLE = ("backward", "grad", "consumed", "stepped", "returned", "after cal
 """Kinds of events that keep their values, each kind and name in its own order, when steps and backwards swap."""
 
 
-def compare(oracle: Run, other: Run, noise: Comparison, reordered: bool = False) -> Comparison:
-    """Whether `other` saw what the oracle saw, beyond tolerance and noise.
+def compare(oracle: Run, other: Run, noise: Comparison, reordered: bool = False, calls: bool = True) -> Comparison:
+    """Whether `other` saw what the oracle saw, beyond tolerance and noise; without `calls`, in training alone.
 
     With `reordered`, backward calls and steps may have changed places: what each step consumed and made counts, in the
     order of each optimizer's own steps, and not what lay in `.grad` in between.
@@ -170,6 +173,8 @@ def compare(oracle: Run, other: Run, noise: Comparison, reordered: bool = False)
             Difference("processes", "", "", f"{len(a)} processes with torch became {len(b)}", soft=False)
         )
     for process, (x, y) in enumerate(zip(a, b, strict=False)):
+        if not calls:
+            x, y = without_calls(x), without_calls(y)
         if not reordered:
             _Comparer(result, noise, process).compare(x, y)
             continue
@@ -177,6 +182,29 @@ def compare(oracle: Run, other: Run, noise: Comparison, reordered: bool = False)
         for stream in dict.fromkeys((*left, *right)):
             _Comparer(result, Comparison(), process).compare(left.get(stream, []), right.get(stream, []))
     return result
+
+
+def first_call_that_differs(oracle: Run, other: Run, before: int) -> Difference | None:
+    """The first call of a recorded function, before the event number `before`, that did not return what it did."""
+    for process, (x, y) in enumerate(zip(recordings(oracle), recordings(other), strict=False)):
+        theirs: dict[str, list[Record]] = {}
+        for record in y:
+            if record.kind == "returned":
+                theirs.setdefault(record.name, []).append(record)
+        count: Counter[str] = Counter()
+        position = 0
+        for record in x:
+            position += record.kind not in CALLS
+            if position >= before:
+                break
+            if record.kind != "returned" or count[record.name] >= len(theirs.get(record.name, ())):
+                continue
+            result = Comparison()
+            _Comparer(result, Comparison(), process).compare([record], [theirs[record.name][count[record.name]]])
+            count[record.name] += 1
+            if result.differences:
+                return replace(result.differences[0], call=count[record.name])
+    return None
 
 
 def _switched_off(label: str, a: Any, b: Any) -> bool:
@@ -313,7 +341,9 @@ class _Comparer:
         soft = self.record.soft and not hard
         name = self.record.name
         self.result.differences.append(
-            Difference(self.record.kind, name, label, message, soft, self.calls.get(name, 0), self.place())
+            Difference(
+                self.record.kind, name, label, message, soft, self.calls.get(name, 0), self.place(), self.position
+            )
         )
 
     def place(self) -> Place | None:
