@@ -1,93 +1,108 @@
-"""How many places that look like in-place writes are tensors, without and with type checkers.
+"""How many places that look like in-place writes are decided without and with type checkers, and how long that takes.
 
-    python benchmarks/type_evidence.py PYTHON FOLDER...
+    python benchmarks/type_evidence.py --python PYTHON FOLDER [FOLDER ...]
 
-PYTHON is an interpreter whose environment holds torch. Prints a table by repository, the seconds of each layer, and
-every place where layers contradict each other.
+PYTHON is an interpreter whose environment holds torch. Both checkers are asked about every place, so that every
+contradiction shows: between them, with the analysis, and with what a person judged (judged_sites.json).
 """
 
 from __future__ import annotations
 
-import ast
-import sys
+import argparse
+import json
 import time
 from collections import Counter
 from pathlib import Path
 
+from deinplace.analysis.census import Belief, Candidate, survey
 from deinplace.analysis.imports import import_map
-from deinplace.analysis.index import Index
-from deinplace.analysis.run import Report, analyse
-from deinplace.analysis.source import Source, span_of
+from deinplace.analysis.source import Source
 from deinplace.files import Selection, discover, load
-from deinplace.model import Span
-from deinplace.typing_evidence import Answer, Question, ask, everywhere
+from deinplace.typing_evidence import Answer, Question, ask, of_candidate
 
-Place = tuple[str, Span]
-KINDS = ("tensor", "other", "likely", "unknown")
-
-
-def local(report: Report) -> dict[Place, str]:
-    """Kinds that the analysis alone gives: the least sure of all runs that came to a place."""
-    seen: dict[Place, set[str]] = {}
-    for writes in report.writes.values():
-        for write in writes:
-            seen.setdefault((write.place.path, write.place.span), set()).add(write.kind)
-    for place, what in report.others.items():
-        seen.setdefault(place, set()).add("unknown" if what == "unknown" else "other")
-    return {place: _joined(kinds) for place, kinds in seen.items()}
+KINDS = ("tensor", "likely", "not", "unknown")
+JUDGED = Path(__file__).with_name("judged_sites.json")
+Judgement = tuple[str, str]
 
 
-def _joined(kinds: set[str]) -> str:
-    if len(kinds) == 1:
-        return next(iter(kinds))
-    return "likely" if kinds == {"likely", "tensor"} else "unknown"
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--python", required=True)
+    parser.add_argument("folders", nargs="+")
+    options = parser.parse_args()
+    judged = Counter[Judgement]()
+    for folder in options.folders:
+        measure(Path(folder).resolve(), options.python, judged)
+    total = judged.total()
+    wrong = sum(n for (truth, said), n in judged.items() if said != "unknown" and said != truth)
+    print(f"judged by hand: {total} asked, {total - judged_open(judged)} decided by checkers alone, {wrong} wrong")
 
 
-def measured(folder: str, python: str) -> None:
-    paths, _ = discover([folder], Selection(folder))
+def judged_open(judged: Counter[Judgement]) -> int:
+    """How many judged places the checkers left open."""
+    return sum(n for (_, said), n in judged.items() if said == "unknown")
+
+
+def measure(top: Path, python: str, judged: Counter[Judgement]) -> None:
+    """One repository: its rows, and every contradiction."""
+    paths, _ = discover([str(top)], Selection(str(top), exclude=()))
     sources, _ = load(paths)
-    asked = places(sources)
     start = time.monotonic()
-    index = Index(sources)
-    units = {(m.path, info.qualname) for m in index.modules.values() for info in m.functions.values()}
-    kinds = local(analyse(sources, lenient=True, wanted=units | {(p, "<module>") for p in sources}, index=index))
+    believed = survey(sources)
     spent = {"analysis": time.monotonic() - start}
+    asked = questions(sources, list(believed))
     start = time.monotonic()
-    found = ask(sources, [q for _, q in asked], python, every=True)
+    found = ask(sources, list(asked.values()), python, every=True)
     spent |= {"types": time.monotonic() - start, **found.seconds}
-    without: Counter[str] = Counter()
-    joined: Counter[str] = Counter()
-    wrong: list[tuple[Place, str, Question, Answer]] = []
-    for (place, question), answer in zip(asked, found.given, strict=True):
-        kind = kinds.get(place, "unknown")
-        without[kind] += 1
-        decided = kind if kind in ("tensor", "other") or answer.kind == "unknown" else answer.kind
-        joined[decided] += 1
-        if answer.contradicted or {kind, answer.kind} == {"tensor", "other"}:
-            wrong.append((place, kind, question, answer))
-    name = Path(folder).name
-    for title, counts in (("analysis", without), ("+ types", joined)):
-        shares = "  ".join(f"{k} {counts[k]:5d} {counts[k] / len(asked):6.1%}" for k in KINDS)
-        print(f"{name:12} {len(asked):5d} places  {title:9} {shares}")
-    print(f"{name:12} seconds: " + ", ".join(f"{k} {v:.1f}" for k, v in spent.items()))
+    answers = dict(zip(asked, found.given, strict=True))
+    rows(top.name, believed, answers)
+    print(f"{top.name:12} seconds: " + ", ".join(f"{k} {v:.1f}" for k, v in spent.items()))
     for note in found.notes:
-        print(f"{name:12} {note}")
-    print(f"{name:12} contradictions: {len(wrong)}")
-    for (path, span), kind, question, answer in wrong:
-        text = sources[path].segment(question.span)
-        print(f"  {Path(path).relative_to(folder)}:{span.line}: `{text}`: analysis says {kind}, {answer.why}")
+        print(f"{top.name:12} {note}")
+    truth = judgements(top)
+    for site, answer in answers.items():
+        said = "not" if answer.kind == "other" else answer.kind
+        belief = believed[site]
+        column = sources[site.path].position(sources[site.path].offset(site.span.line, site.span.col))[1]
+        person = truth.get((Path(site.path).relative_to(top).as_posix(), site.span.line, column))
+        if person is not None:
+            judged[person, said] += 1
+        sides = {said, person or said, "tensor" if belief[0] == "likely" else belief[0]} - {"unknown"}
+        if answer.contradicted or (len(sides) > 1 and said != "unknown"):
+            where = f"{Path(site.path).relative_to(top)}:{site.span.line}: `{site.target}`"
+            print(f"  {where}: analysis {belief}, {answer.why}" + (f", a person says {person}" if person else ""))
 
 
-def places(sources: dict[str, Source]) -> list[tuple[Place, Question]]:
-    out: list[tuple[Place, Question]] = []
-    for path, source in sources.items():
-        found: list[tuple[ast.AST, Question]] = list(everywhere(path, source.tree, import_map(source.tree, "")))
-        out += [((path, span_of(node)), question) for node, question in found]
-    return out
+def questions(sources: dict[str, Source], sites: list[Candidate]) -> dict[Candidate, Question]:
+    """What to ask about each place."""
+    imports = {path: import_map(source.tree, "") for path, source in sources.items()}
+    made = {s: of_candidate(sources[s.path], s.span, s.form, imports[s.path]) for s in sites}
+    return {site: question for site, question in made.items() if question is not None}
+
+
+def rows(name: str, believed: dict[Candidate, tuple[Belief, str]], answers: dict[Candidate, Answer]) -> None:
+    """Counts without types, and where the checkers speak wherever the analysis is not sure."""
+    without: Counter[str] = Counter(belief for belief, _ in believed.values())
+    joined: Counter[str] = Counter()
+    for site, (belief, _) in believed.items():
+        answer = answers.get(site, Answer())
+        open_ = belief in ("likely", "unknown") and answer.kind != "unknown"
+        joined[("not" if answer.kind == "other" else answer.kind) if open_ else belief] += 1
+    for title, counts in (("analysis", without), ("+ types", joined)):
+        shares = "  ".join(f"{k} {counts[k]:5d} {counts[k] / len(believed):6.1%}" for k in KINDS)
+        print(f"{name:12} {len(believed):5d} places  {title:9} {shares}")
+
+
+def judgements(top: Path) -> dict[tuple[str, int, int], str]:
+    """What a person says of places in this repository."""
+    sites = json.loads(JUDGED.read_text())["sites"]
+    return {
+        (Path(s["path"]).relative_to(s["package"]).as_posix(), s["line"], s["column"]): s["kind"]
+        for s in sites
+        if s["package"] == top.name
+    }
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 3:
-        sys.exit(__doc__)
-    for each in sys.argv[2:]:
-        measured(str(Path(each).resolve()), sys.argv[1])
+    main()

@@ -34,7 +34,7 @@ def kind(text: str, lookup: Lookup) -> Kind:
     found = {_member(part, lookup) for part in _split(text.strip(), "|")} - {None}
     if found == {"tensor"}:
         return "tensor"
-    return "other" if found <= {"other"} else "unknown"
+    return "other" if found == {"other"} else "unknown"
 
 
 def _member(text: str, lookup: Lookup) -> Kind | None:

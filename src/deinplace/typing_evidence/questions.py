@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from deinplace.analysis.source import span_of
+from deinplace.analysis.source import Source, span_of
 from deinplace.model import Span
 
 
@@ -66,40 +66,27 @@ def of_statement(path: str, node: ast.stmt) -> Question | None:
     return None
 
 
-def everywhere(path: str, tree: ast.Module, imports: dict[str, str]) -> Iterator[tuple[ast.AST, Question]]:
-    """Every place of a file that looks like a write in place, with what to ask about it."""
-    for node in ast.walk(tree):
-        found = _looks(path, node, imports)
-        if found is not None:
-            yield node, found
+def of_candidate(source: Source, span: Span, form: str, imports: Mapping[str, str]) -> Question | None:
+    """The question for a place of the census; None where none of its expressions holds what is written."""
+    for node in source.by_span.get(span, ()):
+        if isinstance(node, ast.stmt):
+            return of_statement(source.path, node)
+        if isinstance(node, ast.Call):
+            return _of_call(source.path, node, form, imports)
+    return None
 
 
-def _looks(path: str, node: ast.AST, imports: dict[str, str]) -> Question | None:
-    if isinstance(node, ast.AugAssign):
-        return of_statement(path, node)
-    if isinstance(node, ast.Assign):
-        written = next((t for t in node.targets if isinstance(t, ast.Subscript) or _is_part(t)), None)
-        return Question(path, written.value) if isinstance(written, ast.Subscript | ast.Attribute) else None
-    if not isinstance(node, ast.Call):
-        return None
-    if any(k.arg == "out" for k in node.keywords):
-        return _keyword(path, node, ("out",))
+def _of_call(path: str, node: ast.Call, form: str, imports: Mapping[str, str]) -> Question | None:
     func = node.func
-    name = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
-    underscored = name.endswith("_") and not name.endswith("__") and not name.startswith("_")
-    flagged = any(k.arg == "inplace" and isinstance(k.value, ast.Constant) and k.value.value for k in node.keywords)
-    if not (underscored or flagged):
-        return None
+    if form == "out":
+        return _keyword(path, node, ("out",))
     if isinstance(func, ast.Attribute) and not _module(func.value, imports):
-        return Question(path, func.value) if underscored or not name[:1].isupper() else None
-    return _first(path, node) if not name[:1].isupper() else None
+        return Question(path, func.value)
+    made = (func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", ""))[:1].isupper()
+    return None if made else _first(path, node)  # a class is built here: what it will write is not at hand
 
 
-def _is_part(node: ast.expr) -> bool:
-    return isinstance(node, ast.Attribute) and node.attr in ("data", "real", "imag")
-
-
-def _module(node: ast.expr, imports: dict[str, str]) -> bool:
+def _module(node: ast.expr, imports: Mapping[str, str]) -> bool:
     """True for a dotted name that starts at an imported one, such as `nn.init`."""
     while isinstance(node, ast.Attribute):
         node = node.value
