@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import deinplace.config
-from deinplace.config import FORMATS, VERIFY, Config
+from deinplace.config import FORMATS, TYPES, VERIFY, Config
 
 INTERNAL = ("root", "file")
-CHOICES = {"verify": VERIFY, "output_format": FORMATS}
+CHOICES = {"verify": VERIFY, "types": TYPES, "output_format": FORMATS}
 
 
 def schema() -> dict[str, Any]:

@@ -18,6 +18,7 @@ FORMATS = (
     "patch",
 )  # fmt: skip
 VERIFY = ("auto", "require", "off")
+TYPES = ("auto", "on", "off")
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,8 @@ class Config:
     """The command that `fix` verifies with."""
     python: str | None = None
     """The interpreter that runs the program."""
+    types: str = "auto"
+    """Whether type checkers are asked what the source leaves open; `auto` asks those that are installed."""
     all: bool = False
     """Rewrite every tensor write that ran."""
     unsafe: bool = False
@@ -149,7 +152,7 @@ def _value(path: Path, key: str, kind: str, value: Any) -> Any:
             return value
         wanted = "true or false"
     elif kind.startswith("str"):
-        choices = {"verify": VERIFY, "output-format": FORMATS}.get(key)
+        choices = {"verify": VERIFY, "types": TYPES, "output-format": FORMATS}.get(key)
         if isinstance(value, str) and (choices is None or value in choices):
             return value
         wanted = f"one of {', '.join(choices)}" if choices else "a string"

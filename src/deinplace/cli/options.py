@@ -40,6 +40,14 @@ class Verify(StrEnum):
     off = "off"
 
 
+class Types(StrEnum):
+    """Whether type checkers are asked."""
+
+    auto = "auto"
+    on = "on"
+    off = "off"
+
+
 class Color(StrEnum):
     """When to use colours."""
 
@@ -79,9 +87,15 @@ Paranoid = Annotated[
     typer.Option("--paranoid", help="Also find writes through NumPy, DLPack or foreign code: compare copies."),
 ]
 Python = Annotated[str | None, typer.Option(help="The interpreter that runs the program.")]
+TypesFlag = Annotated[
+    Types | None, typer.Option("--types", help="Ask type checkers what the source leaves open [default: auto].")
+]
 Select = Annotated[list[str] | None, typer.Option(help="Rules to use: codes, prefixes or names, by comma.")]
 Ignore = Annotated[list[str] | None, typer.Option(help="Rules to leave out.")]
-ExtendSelect = Annotated[list[str] | None, typer.Option(help="Rules to use besides those of --select.")]
+ExtendTypesFlag = Annotated[
+    Types | None, typer.Option("--types", help="Ask type checkers what the source leaves open [default: auto].")
+]
+Select = Annotated[list[str] | None, typer.Option(help="Rules to use besides those of --select.")]
 Fixable = Annotated[list[str] | None, typer.Option(help="Rules that may rewrite; the others are only reported.")]
 Unfixable = Annotated[list[str] | None, typer.Option(help="Rules that may not rewrite.")]
 Exclude = Annotated[list[str] | None, typer.Option(help="Patterns, as in .gitignore, in place of the default ones.")]
@@ -105,7 +119,7 @@ def settings(**flags: Any) -> config.Config:
     for name in ("select", "ignore", "extend_select", "fixable", "unfixable", "exclude", "extend_exclude"):
         if flags.get(name) is not None:
             flags[name] = _split(flags[name])
-    for name in ("output_format", "verify"):
+    for name in ("output_format", "verify", "types"):
         if flags.get(name) is not None:
             flags[name] = str(flags[name])
     if flags.get("baseline") is not None:  # a flag counts from here, a key from its file
