@@ -62,7 +62,7 @@ def measure(top: Path, python: str, judged: Counter[Judgement]) -> None:
         print(f"{top.name:12} {note}")
     truth = judgements(top)
     for site, answer in answers.items():
-        said = "not" if answer.kind == "other" else answer.kind
+        said = said_of(answer)
         belief = believed[site]
         column = sources[site.path].position(sources[site.path].offset(site.span.line, site.span.col))[1]
         person = truth.get((Path(site.path).relative_to(top).as_posix(), site.span.line, column))
@@ -72,6 +72,11 @@ def measure(top: Path, python: str, judged: Counter[Judgement]) -> None:
         if answer.contradicted or (len(sides) > 1 and said != "unknown"):
             where = f"{Path(site.path).relative_to(top)}:{site.span.line}: `{site.target}`"
             print(f"  {where}: analysis {belief}, {answer.why}" + (f", a person says {person}" if person else ""))
+
+
+def said_of(answer: Answer) -> str:
+    """An answer in the census's words."""
+    return {"other": "not", "subclass": "tensor"}.get(answer.kind, answer.kind)
 
 
 def questions(sources: dict[str, Source], sites: list[Candidate]) -> dict[Candidate, Question]:
@@ -88,7 +93,7 @@ def rows(name: str, believed: dict[Candidate, tuple[Belief, str]], answers: dict
     for site, (belief, _) in believed.items():
         answer = answers.get(site, Answer())
         open_ = belief in ("likely", "unknown") and answer.kind != "unknown"
-        joined[("not" if answer.kind == "other" else answer.kind) if open_ else belief] += 1
+        joined[said_of(answer) if open_ else belief] += 1
     for title, counts in (("analysis", without), ("+ types", joined)):
         shares = "  ".join(f"{k} {counts[k]:5d} {counts[k] / len(believed):6.1%}" for k in KINDS)
         print(f"{name:12} {len(believed):5d} places  {title:9} {shares}")

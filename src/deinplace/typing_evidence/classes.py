@@ -73,8 +73,8 @@ class Classes:
         name, package = module_name(source.path, packages)
         imports = import_map(source.tree, package)
         kinds = {self._base(base, source, name, imports, depth) for base in node.bases}
-        if "tensor" in kinds:
-            return "tensor"
+        if kinds & {"tensor", "subclass"}:
+            return "subclass"
         return "unknown" if "unknown" in kinds else "other"
 
     def _base(self, base: ast.expr, source: Source, module: str, imports: dict[str, str], depth: int) -> Kind:

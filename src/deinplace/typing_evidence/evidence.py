@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from functools import cached_property
 
 from deinplace.analysis.machine import Write
 from deinplace.analysis.run import Report
-from deinplace.analysis.source import Source
+from deinplace.analysis.source import Source, span_of
 from deinplace.model import Span
 from deinplace.typing_evidence.checkers import CHECKERS, SECONDS, CheckerError, Revealed
 from deinplace.typing_evidence.classes import Classes
@@ -18,7 +19,7 @@ from deinplace.typing_evidence.kinds import Kind, kind
 from deinplace.typing_evidence.questions import Question, about
 from deinplace.typing_evidence.tree import Tree
 
-Mode = Literal["auto", "on", "off"]
+Key = tuple[str, ...]
 INSTALL = "pip install 'deinplace[types]'"
 
 
@@ -73,8 +74,6 @@ def ask(
             names = [name for name, file in tree.asked.items() if file.path in open_paths]
             if not names:
                 continue
-            import time
-
             start = time.monotonic()
             try:
                 told[checker.name] = checker.reveal(tree, env, names, seconds)
@@ -88,15 +87,13 @@ def ask(
 def _answer(question: Question, told: Mapping[str, Revealed], classes: Classes) -> Answer:
     """What all checkers together say: the first that is sure, unless another is sure of the opposite."""
     sure = [a for name, revealed in told.items() if (a := _of(name, question, revealed, classes)).kind != "unknown"]
-    if len({a.kind for a in sure}) > 1:
+    if len({a.kind == "other" for a in sure}) > 1:
         return Answer("unknown", " but ".join(a.why for a in sure), contradicted=True)
     return sure[0] if sure else Answer()
 
 
 def _of(checker: str, question: Question, revealed: Revealed, classes: Classes) -> Answer:
     """One checker's answer. A container that is no tensor is written itself, or holds what is."""
-    from deinplace.analysis.source import span_of
-
     answer = Answer()
     for part in question.parts:
         texts = revealed.get((question.path, span_of(part)), frozenset())
@@ -115,55 +112,64 @@ def _short(text: str) -> str:
 
 @dataclass
 class TypeEvidence:
-    """Refines reports of the analysis. The first report is asked about; later ones, of rewritten files, reuse that."""
+    """Refines reports of the analysis by what checkers say of the files as they are.
+
+    Reports of files that were rewritten in memory get what is already known of the same statements. Without
+    `all_sites` only writes that may be faults are asked about.
+    """
 
     sources: Mapping[str, Source]
     python: str
-    mode: Mode = "auto"
+    all_sites: bool = False
     notes: tuple[str, ...] = ()
-    _answers: dict[tuple[str, ...], Answer] | None = field(default=None, repr=False)
+    _answers: dict[Key, Answer] = field(default_factory=dict, repr=False)
 
     def __call__(self, report: Report) -> Report:
-        """The report with the kinds that the checkers are sure of; writes to other things than tensors are left out."""
-        if self._answers is None:
-            self._answers = self._ask(report)
+        """The report with the kinds that checkers are sure of; writes to other things than tensors are left out."""
+        self._ask(report)
         return _refined(report, self._answers) if self._answers else report
 
-    def _ask(self, report: Report) -> dict[tuple[str, ...], Answer]:
-        questions: dict[tuple[str, ...], list[Question]] = {}
-        for write in _open(report):
-            if write.place.path in self.sources and (q := about(write.place.path, write.form, write.node)) is not None:
-                questions.setdefault(_key(write), []).append(q)
-        flat = [(key, q) for key, several in questions.items() for q in dict.fromkeys(several)]
-        found = ask(self.sources, [q for _, q in flat], self.python)
-        self.notes = found.notes
-        out: dict[tuple[str, ...], Answer] = {}
-        for (key, _), answer in zip(flat, found.given, strict=True):
-            known = out.setdefault(key, answer)
+    def _ask(self, report: Report) -> None:
+        """Ask about writes that no report had before."""
+        wanted = (w for w in _open(report, self.all_sites) if _key(w) not in self._answers and id(w.node) in self._own)
+        questions = {(_key(w), q) for w in wanted if (q := about(w.place.path, w.form, w.node)) is not None}
+        ordered = sorted(questions, key=lambda pair: (pair[0], pair[1].span))
+        found = ask(self.sources, [q for _, q in ordered], self.python)
+        self.notes = tuple(dict.fromkeys((*self.notes, *found.notes)))
+        for (key, _), answer in zip(ordered, found.given, strict=True):
+            known = self._answers.setdefault(key, answer)
             if known.kind != answer.kind:
-                out[key] = Answer()
-        return out
+                self._answers[key] = Answer()
+
+    @cached_property
+    def _own(self) -> set[int]:
+        """The nodes of the files as they are."""
+        return {id(node) for source in self.sources.values() for node in ast.walk(source.tree)}
 
 
-def _open(report: Report) -> list[Write]:
-    return [w for writes in report.writes.values() for w in writes if w.kind != "tensor" and w.form != "step"]
+def _open(report: Report, every: bool) -> list[Write]:
+    """Writes of whatever may be no tensor: those that hit a save or may be refused, or all."""
+    made = [w for writes in report.writes.values() for w in writes] if every else [h.write for h in report.hits]
+    if not every:
+        made += [w for writes in report.writes.values() for w in writes if w.leaf or w.view == "multi"]
+    return [w for w in made if w.kind != "tensor" and w.form != "step" and w.node is not None]
 
 
-def _key(write: Write) -> tuple[str, ...]:
+def _key(write: Write) -> Key:
     """A write's identity across edits that move lines."""
     text = ast.unparse(write.node) if write.node is not None else ""
     return write.place.path, write.place.function, write.form, text
 
 
-def _refined(report: Report, answers: Mapping[tuple[str, ...], Answer]) -> Report:
+def _refined(report: Report, answers: Mapping[Key, Answer]) -> Report:
     others: dict[tuple[str, Span], str] = dict(report.others)
 
     def seen(write: Write) -> Write | None:
         if write.kind == "tensor" or write.form == "step":
             return write
         answer = answers.get(_key(write), Answer())
-        if answer.kind == "tensor":
-            return replace(write, kind="tensor", why=answer.why)
+        if answer.kind in ("tensor", "subclass"):
+            return replace(write, kind="tensor" if answer.kind == "tensor" else "likely", why=answer.why)
         if answer.kind == "other":
             others[write.place.path, write.place.span] = answer.why
             return None

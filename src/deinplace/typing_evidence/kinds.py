@@ -16,7 +16,8 @@ from typing import Literal
 
 from deinplace.analysis import facts
 
-Kind = Literal["tensor", "other", "unknown"]
+Kind = Literal["tensor", "subclass", "other", "unknown"]
+"""`subclass`: a tensor of a class that torch does not define; its operators may do anything."""
 Lookup = Callable[[str], Kind]
 """What a class is, by the name that a checker prints: dotted where it knows the module, else its last name."""
 
@@ -32,8 +33,8 @@ _CLOSERS = {")": "(", "]": "[", "}": "{"}
 def kind(text: str, lookup: Lookup) -> Kind:
     """The kind of a value whose type prints as `text`. None beside a tensor counts as a tensor: it is not written."""
     found = {_member(part, lookup) for part in _split(text.strip(), "|")} - {None}
-    if found == {"tensor"}:
-        return "tensor"
+    if found and found <= {"tensor", "subclass"}:
+        return "subclass" if "subclass" in found else "tensor"
     return "other" if found == {"other"} else "unknown"
 
 
@@ -45,7 +46,7 @@ def _member(text: str, lookup: Lookup) -> Kind | None:
     parts = [p for p in _split(text, "&") if not p.strip().startswith("~")]
     if len(parts) > 1:
         kinds = {_member(p, lookup) for p in parts}
-        return "tensor" if "tensor" in kinds and "other" not in kinds else "unknown"
+        return "unknown" if "other" in kinds else "subclass" if "subclass" in kinds else _any_tensor(kinds)
     text = parts[0].strip() if parts else ""
     if text.startswith(_CALLABLE):
         return "other"
@@ -55,6 +56,10 @@ def _member(text: str, lookup: Lookup) -> Kind | None:
         return kind(text[1:-1], lookup)
     head = _HEAD.match(text)
     return _named(head[0], lookup) if head else "unknown"
+
+
+def _any_tensor(kinds: set[Kind | None]) -> Kind:
+    return "tensor" if "tensor" in kinds else "unknown"
 
 
 def _named(name: str, lookup: Lookup) -> Kind:
