@@ -7,7 +7,7 @@ import importlib.machinery
 import linecache
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.abc import Loader
 from types import CodeType
 from typing import Any
@@ -30,8 +30,9 @@ class Overlay:
         real = frames.real(path)
         return real in self.texts or real in self.functions
 
-    def code(self, path: str) -> CodeType:
-        """Compile the patched source of `path`, with the recording decorators."""
+    def code(self, path: str, make: Callable[[Any, str], CodeType] | None = None) -> CodeType:
+        """Compile the patched source of `path`, with the recording decorators; `make` is a loader's own compiler."""
+        make = make or _compiled
         real = frames.real(path)
         with open(self.texts.get(real, path), "rb") as file:
             data = file.read()
@@ -39,10 +40,10 @@ class Overlay:
             self._show(path, data)
         names = self.functions.get(real)
         if not names:
-            return compile(data, path, "exec", dont_inherit=True)
+            return make(data, path)
         tree = ast.parse(data, path)
         _decorate(tree, names, real)
-        return compile(tree, path, "exec", dont_inherit=True)
+        return make(tree, path)
 
     def tree(self, path: str, text: str) -> ast.Module:
         """The tree of a text that stands for `path`, with the recording decorators."""
@@ -70,7 +71,7 @@ class Overlay:
 
         def get_code(self: Any, fullname: str) -> CodeType | None:
             path = self.get_filename(fullname)
-            return overlay.code(path) if overlay.covers(path) else plain(self, fullname)
+            return overlay.code(path, self.source_to_code) if overlay.covers(path) else plain(self, fullname)
 
         importlib.machinery.SourceFileLoader.get_code = get_code  # type: ignore[method-assign]
         self._install_in_runpy()
@@ -91,6 +92,10 @@ class Overlay:
             return self.code(path) if len(args) == 1 else (self.code(path), path)
 
         runpy._get_code_from_file = _get_code_from_file  # type: ignore[attr-defined]
+
+
+def _compiled(source: Any, path: str) -> CodeType:
+    return compile(source, path, "exec", dont_inherit=True)
 
 
 def main_script(argv: list[str]) -> str | None:
