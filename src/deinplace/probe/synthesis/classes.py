@@ -1,0 +1,134 @@
+"""Builds an object of a class, the ways that are likely first: seen calls, its signature, functions that return one."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from .guide import Guide
+from .names import FACTORY
+from .search import Search, Slot, State
+from .slots import arguments, signature, slots
+from .stage import Stage, needed
+from .values import Plain, Value
+
+
+@dataclass(frozen=True)
+class Built:
+    """An object, the text that builds it, what that imports, and the state it came from, if any."""
+
+    thing: Any
+    text: str
+    imports: tuple[tuple[str, str], ...]
+    state: State | None = None
+
+
+class Builder:
+    """Ways to build one class."""
+
+    def __init__(self, stage: Stage, cls: type, seen: tuple[str, ...] = ()) -> None:
+        self.stage, self.cls, self.seen = stage, cls, seen
+        self.slots = self._slots()
+        self.own = (stage.module.__name__, cls.__qualname__.split(".")[0])
+
+    def _slots(self) -> list[Slot]:
+        init = inspect.getattr_static(self.cls, "__init__")
+        if init is object.__init__:
+            return []
+        return slots(init, False, Guide(), 1)
+
+    def ways(self) -> Iterator[Built]:
+        """Objects, one for each way that works."""
+        for text in self.seen[:6]:
+            yield from self._evaluated(text, ())
+        if self._easy():
+            yield from itertools.islice(self._searched(), 6)
+            yield from self._factories()
+        else:
+            factories = self._factories()
+            yield from itertools.islice(factories, 1)
+            yield from itertools.islice(self._searched(), 6)
+            yield from factories
+
+    def _easy(self) -> bool:
+        """False where a block or a list of stages has to be passed: such classes come with functions that do it."""
+        needed = [s for s in self.slots if not s.optional]
+        return not any(s.name in ("block", "layers", "cfg", "arch", "block_args", "depths") for s in needed)
+
+    def _evaluated(self, text: str, imports: tuple[tuple[str, str], ...]) -> Iterator[Built]:
+        trial = self.stage.tracer.run(lambda: self.stage.value(Plain(text, imports)))
+        if trial.error is None and isinstance(trial.result, self.cls):
+            yield Built(trial.result, text, (self.own, *imports))
+        elif trial.error is not None:
+            self.stage.reason = trial.message
+
+    def _searched(self) -> Iterator[Built]:
+        stage = self.stage
+
+        def once(state: State) -> Any:
+            torch.manual_seed(0)
+            args, kwargs = stage.positional(self.slots, state)
+            return self.cls(*args, **kwargs)
+
+        search = Search(self.slots, once, stage.tracer, stage.path, stage.soon(8.0), 80)
+        for found in search.found():
+            if found.trial.error is not None:  # an in-place error while it is built
+                stage.faults.append(found.trial.fault or "")
+                yield Built(None, *self.described(found.state), found.state)
+                continue
+            yield Built(found.trial.result, *self.described(found.state), found.state)
+        if search.best is not None and not stage.built:
+            stage.reason = f"not built: {search.best.message}"
+
+    def described(self, state: State) -> tuple[str, tuple[tuple[str, str], ...]]:
+        """Text that builds an object from a state, and what it imports."""
+        given = arguments(self.slots, state)
+        words = [f"{n}={v.text()}" if keyword else v.text() for n, v, keyword in given]
+        return f"{self.cls.__qualname__}({', '.join(words)})", (self.own, *needed(v for _, v, _ in given))
+
+    def rebuilt(self, state: State) -> Built | None:
+        """An object from a changed state; None where it cannot be built."""
+        args = self.stage.tracer.run(lambda: self.stage.positional(self.slots, state))
+        if args.error is not None:
+            return None
+        trial = self.stage.tracer.run(lambda: self.cls(*args.result[0], **args.result[1]))
+        if trial.error is not None:
+            return None
+        return Built(trial.result, *self.described(state), state)
+
+    def _factories(self) -> Iterator[Built]:
+        """Functions of the file that need nothing and return such an object."""
+        found = []
+        for name, function in vars(self.stage.module).items():
+            if not inspect.isfunction(function) or function.__module__ != self.stage.module.__name__ or name[0] == "_":
+                continue
+            if any(_needed(p) for p in signature(function).parameters.values()):
+                continue
+            found.append(name)
+        found.sort(key=lambda n: (not FACTORY.search(n), len(n), n))
+        for name in found[:5]:
+            if self.stage.late():
+                return
+            imports = ((self.stage.module.__name__, name),)
+            yield from self._evaluated(f"{name}()", imports)
+
+    def flips(self, state: State) -> Iterator[State]:
+        """States with one option changed that has a default."""
+        for index, slot in enumerate(self.slots):
+            if slot.optional and len(slot.values) > 1 and state[index] is None:
+                for value in _flipped(slot):
+                    yield (*state[:index], value, *state[index + 1 :])
+
+
+def _flipped(slot: Slot) -> list[Value]:
+    return [v for v in slot.values[1:4] if v is not None]
+
+
+def _needed(parameter: inspect.Parameter) -> bool:
+    kinds = (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
+    return parameter.default is parameter.empty and parameter.kind not in kinds

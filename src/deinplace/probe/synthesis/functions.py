@@ -1,0 +1,79 @@
+"""Calls a function, or a method of an object, with arguments found by trial."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from .guide import Guide
+from .search import Search, Slot, State
+from .slots import arguments, slots
+from .stage import Stage, call_text, differentiable, needed, snake
+from .text import Scene
+
+
+def exercise_function(stage: Stage, function: Callable[..., Any]) -> None:
+    """Scenes for a function of the file."""
+    chosen = slots(function, True, Guide())
+    imported = (stage.module.__name__, stage.name)
+    calls(stage, function, chosen, stage.name, [], [imported], f"test_{snake(stage.name)}")
+
+
+def calls(
+    stage: Stage,
+    function: Callable[..., Any],
+    chosen: list[Slot],
+    text: str,
+    before: list[str],
+    imports: list[tuple[str, str]],
+    name: str,
+    numbers: tuple[int, ...] = (),
+    tries: int = 60,
+    seconds: float = 8.0,
+    needs_new: bool = False,
+) -> State | None:
+    """Search for arguments, then for others that reach what is left; the first state that worked, or None."""
+
+    def once(state: State) -> Any:
+        stage.calls += 1
+        torch.manual_seed(0)
+        args, kwargs = stage.positional(chosen, state)
+        out = function(*args, **kwargs)
+        if differentiable(out):
+            from .stage import scalar
+
+            scalar(out).backward()
+        return out
+
+    search = Search(chosen, once, stage.tracer, stage.path, stage.soon(seconds), tries, numbers)
+    first: State | None = None
+    extra = 6
+    for found in search.found():
+        if first is not None and not found.trial.lines.get(stage.path, set()) & stage.left():
+            extra -= 1
+            if extra < 0:
+                break
+            continue
+        args = arguments(chosen, found.state)
+        made, call = call_text(text, args)
+        ends = found.trial.fault is not None or differentiable(found.trial.result)
+        last = [f"out = {call}", "scalar(out).backward()"] if ends else [call]
+        body = (*before, *made, *last)
+        if not before:
+            body = ("torch.manual_seed(0)", *body)
+        wants = (*imports, *needed(v for _, v, _ in args))
+        kept = stage.keep(Scene(name, wants, body, stage.sliced), needs_new or first is not None)
+        first = first or (found.state if kept or needs_new else None)
+        if not stage.left() or (first is None and stage.late()):
+            break
+    if first is None and search.best is not None and not stage.reason:
+        stage.reason = search.best.message
+    return first
+
+
+def is_method(function: Any) -> bool:
+    """True for what is called with an object before its arguments."""
+    return inspect.isfunction(inspect.unwrap(function)) if callable(function) else False

@@ -1,0 +1,141 @@
+"""Exercises a class: builds it, calls it in train and eval mode, and then what is left of its methods and options."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import nn
+
+from .classes import Builder, Built
+from .functions import calls
+from .guide import Guide
+from .search import Slot, State
+from .slots import slots
+from .stage import Stage, snake
+
+
+def exercise_class(stage: Stage, cls: type, methods: tuple[str, ...], seen: tuple[str, ...]) -> None:
+    """Scenes for a class of the file."""
+    if issubclass(cls, torch.autograd.Function):
+        _exercise_autograd(stage, cls)
+        return
+    builder = Builder(stage, cls, seen)
+    for count, built in enumerate(builder.ways()):
+        stage.built = True
+        if _Object(stage, builder, built, methods).exercise() or stage.late():
+            return
+        if count == 8:
+            return
+
+
+def _exercise_autograd(stage: Stage, cls: Any) -> None:
+    """A custom function is called through `apply`."""
+    stage.built = True
+    chosen = slots(cls.forward, True, Guide(), 1)
+    imports = [(stage.module.__name__, cls.__name__)]
+    calls(stage, cls.apply, chosen, f"{cls.__name__}.apply", [], imports, f"test_{snake(cls.__name__)}")
+
+
+class _Object:
+    """One built object, and the calls made on it."""
+
+    def __init__(self, stage: Stage, builder: Builder, built: Built, methods: tuple[str, ...]) -> None:
+        self.stage, self.builder, self.built, self.methods = stage, builder, built, methods
+        self.name = f"test_{snake(builder.cls.__name__)}"
+
+    def exercise(self) -> bool:
+        """True where nothing is left to do for this class."""
+        thing = self.built.thing
+        if thing is None:
+            return self._fails_when_built()
+        worked = False
+        guide = Guide(thing if isinstance(thing, nn.Module) else None)
+        for method in self._called(thing):
+            if worked and not self.stage.left():
+                break
+            chosen = _slots(thing, method, guide)
+            if chosen is None:
+                continue
+            state = self._call(self.built, method, chosen, guide, worked)
+            if state is None:
+                continue
+            worked = True
+            if self.stage.left():
+                self._more(method, chosen, guide, state)
+        return worked and not self.stage.left()
+
+    def _called(self, thing: Any) -> Iterator[str]:
+        """`forward` (or `__call__`) first, then the methods that hold what is wanted."""
+        main = "__call__" if _has_forward(thing) else None
+        if main is not None:
+            yield main
+        for method in self.methods:
+            if method not in ("forward", "__call__", "__init__") and callable(getattr(thing, method, None)):
+                yield method
+
+    def _fails_when_built(self) -> bool:
+        from .text import Scene
+
+        body = ("torch.manual_seed(0)", f"model = {self.built.text}")
+        return self.stage.keep(Scene(self.name, self.built.imports, body, self.stage.sliced)) and not self.stage.left()
+
+    def _call(
+        self,
+        built: Built,
+        method: str,
+        chosen: list[Slot],
+        guide: Guide,
+        more: bool,
+        *,
+        mode: str = "",
+        tries: int = 60,
+    ) -> State | None:
+        """Search for arguments of one method of a built object."""
+        thing = built.thing
+        before = ["torch.manual_seed(0)", f"model = {built.text}{mode}"]
+        text = "model" if method == "__call__" else f"model.{method}"
+        function = thing if method == "__call__" else getattr(thing, method)
+        suffix = "" if method == "__call__" else f"_{snake(method)}"
+        return calls(
+            self.stage, function, chosen, text, before, list(built.imports), self.name + suffix, guide.numbers,
+            tries, 8.0, needs_new=more,
+        )  # fmt: skip
+
+    def _more(self, method: str, chosen: list[Slot], guide: Guide, state: State) -> None:
+        """Other modes and options of the constructor, as long as they reach something new."""
+        fixed = [Slot(s.name, (v,), s.keyword, s.optional) for s, v in zip(chosen, state, strict=True)]
+        thing = self.built.thing
+        if isinstance(thing, nn.Module):
+            thing.eval()
+            self._call(self.built, method, fixed, guide, True, mode=".eval()", tries=2)
+            thing.train()
+        if self.built.state is None:
+            return
+        for count, changed in enumerate(self.builder.flips(self.built.state)):
+            if count == 24 or self.stage.late() or not self.stage.left():
+                return
+            other = self.builder.rebuilt(changed)
+            if other is not None:
+                own = Guide(other.thing if isinstance(other.thing, nn.Module) else None)
+                kept = [Slot(s.name, (v, *s.values), s.keyword, s.optional) for s, v in zip(chosen, state, strict=True)]
+                self._call(other, method, kept, own, True, tries=6)
+
+
+def _has_forward(thing: Any) -> bool:
+    if isinstance(thing, nn.Module):
+        return type(thing).forward is not nn.Module.forward
+    return callable(thing)
+
+
+def _slots(thing: Any, method: str, guide: Guide) -> list[Slot] | None:
+    function = getattr(thing, "forward" if method == "__call__" and isinstance(thing, nn.Module) else method, None)
+    if function is None:
+        return None
+    static = not inspect.ismethod(function)
+    plain = inspect.unwrap(function if static else function.__func__)
+    if static and inspect.isfunction(function):
+        return slots(function, True, guide, 0)
+    return slots(plain, True, guide, 1)

@@ -1,0 +1,151 @@
+"""Best-first search over arguments: what got furthest is changed first, as its error suggests."""
+
+from __future__ import annotations
+
+import ast
+import heapq
+import itertools
+import linecache
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .repairs import repairs
+from .trace import Tracer, Trial, last_lines
+from .values import Value, tensors
+
+State = tuple[Value | None, ...]
+"""One value for each parameter; None leaves it to its default."""
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A parameter: its name, what to try for it, and how it is passed."""
+
+    name: str
+    values: tuple[Value | None, ...]
+    keyword: bool = True
+    optional: bool = False
+
+
+@dataclass(frozen=True)
+class Found:
+    """A state that works, and its trial."""
+
+    state: State
+    trial: Trial
+
+
+@dataclass
+class Search:
+    """Tries states until one works. `call` takes a state; `path` is the file whose frames tell what was to blame."""
+
+    slots: Sequence[Slot]
+    call: Callable[[State], Any]
+    tracer: Tracer
+    path: str
+    deadline: float
+    tries: int = 60
+    numbers: Sequence[int] = ()
+    last: Trial | None = None
+    best: Trial | None = None
+
+    def found(self) -> Iterator[Found]:
+        """States that work, one after the other."""
+        order = itertools.count()
+        heap: list[tuple[int, int, int, State]] = []
+        seen: set[State] = set()
+
+        def push(state: State, progress: int, depth: int) -> None:
+            if state not in seen:
+                seen.add(state)
+                heapq.heappush(heap, (-progress, depth, next(order), state))
+
+        for state in self._starts():
+            push(state, 1 << 20, 0)
+        while heap and self.tries > 0 and time.monotonic() < self.deadline:
+            _, depth, _, state = heapq.heappop(heap)
+            self.tries -= 1
+            trial = self.tracer.run(lambda state=state: self.call(state))  # type: ignore[misc]
+            self.last = trial
+            if trial.done:
+                yield Found(state, trial)
+                for more in self._alternatives(state, range(len(self.slots))):
+                    push(more, trial.progress - 1, depth + 1)
+                continue
+            if self.best is None or trial.progress > self.best.progress:
+                self.best = trial
+            for more in self._next(state, trial):
+                push(more, trial.progress, depth + 1)
+
+    def _starts(self) -> Iterator[State]:
+        """The first value of each; then each alternative of those that must be given, once."""
+        first: State = tuple(slot.values[0] for slot in self.slots)
+        yield first
+        needed = [i for i, slot in enumerate(self.slots) if not slot.optional]
+        for index in needed[:2]:
+            for value in self.slots[index].values[1:4]:
+                yield (*first[:index], value, *first[index + 1 :])
+
+    def _next(self, state: State, trial: Trial) -> Iterator[State]:
+        """Changes that the error suggests: shapes by its text, then the parameters on the line that raised."""
+        text = f"{type(trial.error).__name__}: {trial.error}"
+        given = [i for i, v in enumerate(state) if v is not None and any(tensors(v))]
+        blamed = self._blamed(trial)
+        given.sort(key=lambda i: self.slots[i].name not in blamed)
+        values: Any = tuple(state[i] for i in given)
+        changed = itertools.islice(repairs(values, text, self.numbers), 24)
+        merged: list[State] = []
+        for new in changed:
+            full = list(state)
+            for i, value in zip(given, new, strict=True):
+                full[i] = value
+            merged.append(tuple(full))
+        indices = [i for i, slot in enumerate(self.slots) if slot.name in blamed]
+        others = list(self._alternatives(state, indices))
+        if given:
+            yield from merged[:10]
+        yield from others
+        yield from merged[10:]
+        yield from self._alternatives(state, [i for i, slot in enumerate(self.slots) if not slot.optional])
+
+    def _alternatives(self, state: State, indices: Sequence[int]) -> Iterator[State]:
+        for position in range(1, 8):
+            for index in indices:
+                slot = self.slots[index]
+                if position < len(slot.values):
+                    current = slot.values.index(state[index]) if state[index] in slot.values else 0
+                    value = slot.values[(current + position) % len(slot.values)]
+                    yield (*state[:index], value, *state[index + 1 :])
+
+    def _blamed(self, trial: Trial) -> list[str]:
+        """Parameters named in the error's text, or on the line of the user's that raised."""
+        error = trial.error
+        names = [slot.name for slot in self.slots]
+        text = str(error)
+        blamed = [n for n in names if len(n) > 2 and (f"'{n.rpartition('.')[2]}'" in text or n in text.split())]
+        for _, line in last_lines(error.__traceback__ if error is not None else None, self.path)[:4]:
+            source = linecache.getline(self.path, line).strip()
+            used = words(source)
+            blamed += [n for n in names if n in used or n.replace("[]", ".") in used]
+        return list(dict.fromkeys(blamed))
+
+
+def words(source: str) -> set[str]:
+    """Names and dotted names in a line of code, whole statement or not."""
+    found: set[str] = set()
+    for text in (source, source.rstrip(":") + ": pass", source.rstrip(",")):
+        try:
+            tree = ast.parse(text)
+        except SyntaxError:
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Name):
+                found.add(node.id)
+            elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                found.add(f"{node.value.id}.{node.attr}")
+        return found
+    import re
+
+    return set(re.findall(r"[A-Za-z_][\w.]*", source))

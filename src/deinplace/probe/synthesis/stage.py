@@ -1,0 +1,148 @@
+"""What the parts of a search share: the file at hand, the lines that are wanted, and the scenes found so far."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import nn
+
+from .search import Slot, State
+from .slots import arguments
+from .text import SCALAR, Scene, compose
+from .trace import Lines, Tracer, Trial
+from .values import Group, Plain, Tensor, Value, imports, mapped, tensors
+
+_SPACE: dict[str, Any] = {"torch": torch, "nn": nn}
+exec(SCALAR, _SPACE)
+scalar: Callable[[Any], Any] = _SPACE["scalar"]
+
+
+@dataclass
+class Stage:
+    """One class or function of a file, and what came of it."""
+
+    module: ModuleType
+    path: str
+    name: str
+    wanted: set[int]
+    tracer: Tracer
+    deadline: float
+    sliced: tuple[tuple[str, str], ...] = ()
+    scenes: list[Scene] = field(default_factory=list)
+    reached: Lines = field(default_factory=dict)
+    faults: list[str] = field(default_factory=list)
+    calls: int = 0
+    built: bool = False
+    forward: bool = False
+    backward: bool = False
+    reason: str = ""
+    report: Callable[[], None] = lambda: None
+
+    def left(self) -> set[int]:
+        """Wanted lines that no scene reaches."""
+        return self.wanted - self.reached.get(self.path, set())
+
+    def late(self) -> bool:
+        """True where time is up."""
+        return time.monotonic() > self.deadline
+
+    def soon(self, seconds: float) -> float:
+        """A deadline of its own for a part of the work."""
+        return min(self.deadline, time.monotonic() + seconds)
+
+    def value(self, value: Value) -> Any:
+        """What an argument's text makes."""
+        space = {**_SPACE, **vars(self.module)}
+        space.update({"torch": torch, "nn": nn, "F": nn.functional})
+        for where, name in imports(value):
+            space[name] = getattr(__import__(where, fromlist=[name]), name)
+        return eval(value.text(), space)
+
+    def positional(self, slots: list[Slot], state: State) -> tuple[list[Any], dict[str, Any]]:
+        """Arguments of a call."""
+        args, kwargs = [], {}
+        for name, value, keyword in arguments(slots, state):
+            if keyword:
+                kwargs[name] = self.value(value)
+            else:
+                args.append(self.value(value))
+        return args, kwargs
+
+    def keep(self, scene: Scene, needs_new: bool = False) -> bool:
+        """Run a scene's text as a user would; keep it if it ends well (and, where asked, reaches something new)."""
+        space: dict[str, Any] = {"__name__": "harness"}
+        text = compose([scene])
+        try:
+            exec(compile(text, "<harness>", "exec"), space)
+        except (ImportError, AttributeError, NameError, SyntaxError) as error:
+            self.reason = f"the harness does not load: {error}"
+            return False
+        torch.manual_seed(0)
+        trial = self.tracer.run(space[scene.name])
+        if not trial.done:
+            self.reason = trial.message
+            return False
+        new = trial.lines.get(self.path, set()) & self.left()
+        if needs_new and not new:
+            return False
+        self._note(scene, trial)
+        return True
+
+    def _note(self, scene: Scene, trial: Trial) -> None:
+        self.scenes.append(scene)
+        self.forward = True
+        self.backward = self.backward or any(".backward()" in line for line in scene.body)
+        if trial.fault is not None:
+            self.faults.append(trial.fault)
+        for path, lines in trial.lines.items():
+            self.reached.setdefault(path, set()).update(lines)
+        self.report()
+
+
+def differentiable(out: Any) -> bool:
+    """True where an output has something to call `backward` on."""
+    return isinstance(scalar(out), torch.Tensor)
+
+
+def call_text(function: str, args: Iterable[tuple[str, Value, bool]]) -> tuple[list[str], str]:
+    """Statements that make the arguments, and the call."""
+    before: list[str] = []
+    words: list[str] = []
+    taken = {"model", "out", "torch", "nn", "scalar", re.split(r"[.(]", function)[0]}
+    for name, value, keyword in args:
+        chosen = name if name not in taken else f"{name}_"
+        taken.add(chosen)
+        text = value.text()
+        if isinstance(value, Tensor) and value.floating:
+            before += [f"{chosen}0 = {value.leaf()}", f"{chosen} = {chosen}0 * 1.0  # no leaf: it may be written to"]
+            text = chosen
+        elif any(tensors(value)):
+            before.append(f"{chosen} = {text}")
+            text = chosen
+        words.append(f"{name}={text}" if keyword else text)
+    return before, f"{function}({', '.join(words)})"
+
+
+def with_inputs(value: Value, change: Callable[[Tensor], Tensor]) -> Value:
+    """The value with its tensors changed."""
+    return mapped(value, change)
+
+
+def needed(values: Iterable[Value]) -> list[tuple[str, str]]:
+    """Imports that values need."""
+    return list(dict.fromkeys(pair for value in values for pair in imports(value)))
+
+
+def snake(name: str) -> str:
+    """A class's name as part of a function's."""
+    parts = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name)
+    return re.sub(r"\W+", "_", parts).strip("_").lower()
+
+
+__all__ = ["Group", "Plain", "Stage", "call_text", "differentiable", "needed", "scalar", "snake"]

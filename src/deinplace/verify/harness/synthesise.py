@@ -1,0 +1,272 @@
+"""The last rung: builds the user's classes and calls their functions with arguments found by trial."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from deinplace.analysis.source import Source
+from deinplace.probe.synthesis import slicing
+from deinplace.probe.synthesis.text import Scene, compose, scene
+from deinplace.rules import sites
+from deinplace.verify.harness.model import Harness, Miss, Target
+
+SEARCH = Path(slicing.__file__).parent
+"""What runs in the user's interpreter."""
+MEMORY = 8 * 2**30
+"""Bytes that a search may take."""
+Lines = dict[str, frozenset[int]]
+
+
+@dataclass(frozen=True)
+class Item:
+    """A class or function to exercise: lines that should run, and the methods that hold them."""
+
+    path: str
+    name: str
+    lines: frozenset[int] = frozenset()
+    methods: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What a search made of one item: how far it came, its scenes, and the lines of the project that they ran."""
+
+    item: Item
+    root: str = ""
+    built: bool = False
+    forward: bool = False
+    backward: bool = False
+    module: bool = False
+    faults: tuple[str, ...] = ()
+    scenes: tuple[Scene, ...] = ()
+    reached: Lines = field(default_factory=dict)
+    reason: str = ""
+
+    @property
+    def complete(self) -> bool:
+        """True where every line that was asked for ran."""
+        return bool(self.scenes) and self.item.lines <= self.reached.get(self.item.path, frozenset())
+
+
+def harnesses(
+    sources: Mapping[str, Source], wanted: Sequence[Target], cwd: str, python: str, seconds: float = 20.0
+) -> tuple[list[Harness], list[Miss]]:
+    """A harness for each file, and one of its own for each call that shows an in-place fault; and what was in vain."""
+    attempts = search(sources, items(sources, wanted), cwd, python, seconds)
+    found: list[Harness] = []
+    misses = []
+    for path in dict.fromkeys(a.item.path for a in attempts):
+        own = [a for a in attempts if a.item.path == path]
+        useful = [a for a in own if _useful(a)]
+        calm = [a for a in useful if not a.faults]
+        groups = [[a] for a in useful if a.faults] + ([calm] if calm else [])
+        found += [harness(group, sources) for group in groups]
+        for attempt in own:
+            if attempt not in useful:
+                title = f"{os.path.relpath(path, cwd)}:{attempt.item.name}"
+                reason = attempt.reason or "the lines in question never ran"
+                misses.append(Miss(Harness("synthesis", title, attempt.root or cwd, _targets([attempt])), reason))
+    return found, misses
+
+
+def _useful(attempt: Attempt) -> bool:
+    """Whether it ran at least one of the lines that were asked for."""
+    lines = attempt.reached.get(attempt.item.path, frozenset())
+    return bool(attempt.scenes) and (not attempt.item.lines or bool(attempt.item.lines & lines))
+
+
+def harness(attempts: Sequence[Attempt], sources: Mapping[str, Source]) -> Harness:
+    """One text for some attempts of one file."""
+    first = attempts[0]
+    names = ", ".join(a.item.name for a in attempts)
+    file = os.path.relpath(first.item.path, first.root)
+    text = compose([s for a in attempts for s in a.scenes], f"Runs {names} of {file}, forward and backward.")
+    title = f"{file}: {names}" if len(attempts) < 4 else f"{file}: {len(attempts)} classes and functions"
+    return Harness("synthesis", title, first.root, _targets(attempts), text)
+
+
+def _targets(attempts: Iterable[Attempt]) -> tuple[Target, ...]:
+    out: list[Target] = []
+    for attempt in attempts:
+        item = attempt.item
+        out += [(item.path, f"{item.name}.{m}") for m in item.methods] or [(item.path, item.name)]
+    return tuple(out)
+
+
+def items(sources: Mapping[str, Source], wanted: Iterable[Target]) -> list[Item]:
+    """Functions put together by what has to be built for them: methods by their class."""
+    lines: dict[tuple[str, str], set[int]] = {}
+    methods: dict[tuple[str, str], dict[str, None]] = {}
+    for path, function in wanted:
+        if path not in sources or not function or function == "<module>":
+            continue
+        outer = function.partition(".<locals>")[0]
+        owner, _, method = outer.rpartition(".")
+        key = (path, owner or method)
+        own = lines.setdefault(key, set())
+        methods.setdefault(key, {})
+        if owner:
+            methods[key][method] = None
+        for site in sites(sources[path]):
+            if site.function == function:
+                own.update(range(site.statement.line, site.statement.line + 1))
+    return [Item(path, name, frozenset(own), tuple(methods[path, name])) for (path, name), own in lines.items()]
+
+
+def search(
+    sources: Mapping[str, Source], wanted: Sequence[Item], cwd: str, python: str, seconds: float = 20.0
+) -> list[Attempt]:
+    """Search in a child process; an attempt for each item, whatever came of it."""
+    if not wanted or not hasattr(os, "fork"):
+        return []
+    folder = tempfile.mkdtemp(prefix="deinplace-")
+    try:
+        files = list(_files(sources, wanted, cwd))
+        request = {"files": files, "out": folder, "seconds": seconds, "memory": MEMORY}
+        Path(folder, "request.json").write_text(json.dumps(request), "utf-8")
+        _run([python, str(SEARCH), str(Path(folder, "request.json"))], folder, _bound(files, seconds))
+        return _attempts(Path(folder, "results.jsonl"), wanted)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _bound(files: Sequence[Mapping[str, Any]], seconds: float) -> float:
+    return 60 + sum(60 + 2 * seconds * len(file["targets"]) for file in files)
+
+
+def _run(command: Sequence[str], folder: str, seconds: float) -> None:
+    """Run the search; whatever it started ends with it."""
+    for name in ("tmp", "home"):
+        Path(folder, name).mkdir()
+    env = dict(os.environ)
+    env.pop("DEINPLACE_PROBE", None)
+    env.update(PYTHONDONTWRITEBYTECODE="1", PYTHONHASHSEED="0", TORCHDYNAMO_DISABLE="1", HF_HUB_OFFLINE="1")
+    env.update(TMPDIR=f"{folder}/tmp", HOME=f"{folder}/home", CUDA_VISIBLE_DEVICES="", OMP_NUM_THREADS="1")
+    log = Path(folder, "log.txt")
+    with log.open("wb") as out:
+        child = subprocess.Popen(
+            command, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=out,
+            start_new_session=True,
+        )  # fmt: skip
+        try:
+            child.wait(seconds)
+        except subprocess.TimeoutExpired:
+            pass
+        finally:
+            try:
+                os.killpg(child.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                child.kill()
+            child.wait()
+
+
+def _files(sources: Mapping[str, Source], wanted: Sequence[Item], cwd: str) -> Iterator[dict[str, Any]]:
+    """The request's files, each with its targets and the ways to import it."""
+    seen = constructions(sources.values())
+    for path in dict.fromkeys(item.path for item in wanted):
+        found = list(ways(path, cwd, slicing.acts(sources[path].tree)))
+        package = _package(path)
+        yield {
+            "path": path,
+            "ways": found,
+            "trace": str(package or Path(path).parent),
+            "targets": [
+                {"name": i.name, "lines": sorted(i.lines), "methods": i.methods, "seen": seen.get(i.name, ())}
+                for i in wanted
+                if i.path == path
+            ],
+        }
+
+
+def _package(path: str) -> Path | None:
+    """Folder of the outermost package that holds a file."""
+    folder = Path(path).parent
+    top = None
+    while (folder / "__init__.py").exists():
+        top, folder = folder, folder.parent
+    return top
+
+
+def ways(path: str, cwd: str, acts: bool) -> Iterator[tuple[str, str, bool]]:
+    """(folder for `sys.path`, module name, in slices only) in the order in which to try them."""
+    file = Path(path)
+    package = _package(path)
+    starts = [package.parent] if package is not None else [file.parent]
+    if file.is_relative_to(cwd):
+        starts += [p for p in (Path(cwd), *reversed(file.parents)) if p.is_relative_to(cwd)]
+    for sliced in (True,) if acts else (False, True):
+        for start in dict.fromkeys(starts):
+            parts = list(file.relative_to(start).with_suffix("").parts)
+            if parts[-1] == "__init__" and len(parts) > 1:
+                parts.pop()
+            if all(part.isidentifier() for part in parts):
+                yield str(start), ".".join(parts), sliced
+
+
+def constructions(sources: Iterable[Source]) -> dict[str, tuple[str, ...]]:
+    """Calls with literal arguments only, by the last name of what is called: `UNet(3, 2)`."""
+    found: dict[str, dict[str, None]] = {}
+    for source in sources:
+        for node in ast.walk(source.tree):
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name | ast.Attribute):
+                continue
+            name = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
+            values = [*node.args, *(k.value for k in node.keywords)]
+            if name[:1].isupper() and values and all(map(_literal, values)) and all(k.arg for k in node.keywords):
+                words = [ast.unparse(a) for a in node.args] + [f"{k.arg}={ast.unparse(k.value)}" for k in node.keywords]
+                found.setdefault(name, {})[f"{name}({', '.join(words)})"] = None
+    return {name: tuple(texts) for name, texts in found.items()}
+
+
+def _literal(node: ast.expr) -> bool:
+    try:
+        ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return False
+    return True
+
+
+def _attempts(results: Path, wanted: Sequence[Item]) -> list[Attempt]:
+    """The last word on each item."""
+    told: dict[tuple[str, str], dict[str, Any]] = {}
+    try:
+        lines = results.read_text("utf-8").splitlines()
+    except OSError:
+        lines = []
+    for line in lines:
+        entry = json.loads(line)
+        told.setdefault((entry["path"], entry["name"]), {}).update(entry)
+    out = []
+    for item in wanted:
+        entry = told.get((os.path.realpath(item.path), item.name)) or told.get((item.path, item.name))
+        missing = told.get((item.path, ""), {"reason": "the search ended before it came to it"})
+        out.append(_attempt(item, entry if entry is not None else missing))
+    return out
+
+
+def _attempt(item: Item, entry: Mapping[str, Any]) -> Attempt:
+    return Attempt(
+        item,
+        entry.get("root", ""),
+        entry.get("built", False),
+        entry.get("forward", False),
+        entry.get("backward", False),
+        entry.get("module", False),
+        tuple(entry.get("faults", ())),
+        tuple(scene(data) for data in entry.get("scenes", ())),
+        {path: frozenset(lines) for path, lines in entry.get("reached", {}).items()},
+        entry.get("reason", "") if not entry.get("scenes") else "",
+    )
+
+
+__all__ = ["Attempt", "Item", "constructions", "harness", "harnesses", "items", "search"]
