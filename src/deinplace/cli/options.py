@@ -92,10 +92,7 @@ TypesFlag = Annotated[
 ]
 Select = Annotated[list[str] | None, typer.Option(help="Rules to use: codes, prefixes or names, by comma.")]
 Ignore = Annotated[list[str] | None, typer.Option(help="Rules to leave out.")]
-ExtendTypesFlag = Annotated[
-    Types | None, typer.Option("--types", help="Ask type checkers what the source leaves open [default: auto].")
-]
-Select = Annotated[list[str] | None, typer.Option(help="Rules to use besides those of --select.")]
+ExtendSelect = Annotated[list[str] | None, typer.Option(help="Rules to use besides those of --select.")]
 Fixable = Annotated[list[str] | None, typer.Option(help="Rules that may rewrite; the others are only reported.")]
 Unfixable = Annotated[list[str] | None, typer.Option(help="Rules that may not rewrite.")]
 Exclude = Annotated[list[str] | None, typer.Option(help="Patterns, as in .gitignore, in place of the default ones.")]
