@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from deinplace.analysis import prefilter, suppress
 from deinplace.analysis.hazard import Fault, faults
 from deinplace.analysis.index import Index
-from deinplace.analysis.run import Unit, analyse
+from deinplace.analysis.run import Refine, Unit, analyse
 from deinplace.analysis.source import Source
 from deinplace.model import Finding
 
@@ -19,16 +19,19 @@ def check(
     all_sites: bool = False,
     select: Collection[str] | None = None,
     ignore: Collection[str] = (),
+    refine: Refine | None = None,
 ) -> tuple[Finding, ...]:
     """Hazards and possible faults in these files; with `all_sites` every tensor that is written in place.
 
-    `select` and `ignore` hold rule codes or names.
+    `select` and `ignore` hold rule codes or names. `refine` puts in what type checkers say.
     """
     index = Index(sources)
     wanted = wanted_units(index)
     if not wanted:
         return tuple(f for path in sorted(sources) for f in suppress.apply(sources[path], ()))
     report = analyse(sources, lenient=True, wanted=wanted, index=index)
+    if refine is not None:
+        report = refine(report)
     by_path: dict[str, list[Finding]] = {path: [] for path in sources}
     for fault in faults(report):
         if fault.place.path in by_path and _shown(fault, all_sites) and _chosen(fault.rule, select, ignore):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from deinplace.analysis import attributes, calls, expressions, statements
@@ -44,6 +44,9 @@ class Report:
     others: dict[tuple[str, Span], str] = field(default_factory=dict)
     incomplete: dict[Unit, str] = field(default_factory=dict)
     notes: dict[Unit, frozenset[str]] = field(default_factory=dict)
+
+Refine = Callable[[Report], Report]
+"""Adds to a report what others than the analysis know, such as type checkers."""
 
 
 def analyse(

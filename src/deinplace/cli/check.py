@@ -23,12 +23,14 @@ from deinplace.cli.options import (
     OutputFile,
     OutputFormat,
     Paths,
+    Python,
     Quiet,
     Reports,
     RespectGitignore,
     Select,
     Statistics,
     StdinFilename,
+    TypesFlag,
     Verbose,
     reports,
     selected,
@@ -51,6 +53,8 @@ def check(
     statistics: Statistics = False,
     stdin_filename: StdinFilename = None,
     baseline: Baseline = None,
+    python: Python = None,
+    types: TypesFlag = None,
     write_baseline: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write a baseline that lists what is found.")
     ] = None,
@@ -69,10 +73,11 @@ def check(
     config = settings(
         select=select, ignore=ignore, extend_select=extend_select, exclude=exclude, extend_exclude=extend_exclude,
         force_exclude=force_exclude, respect_gitignore=respect_gitignore, output_format=output_format,
-        baseline=baseline,
+        baseline=baseline, python=python, types=types,
     )  # fmt: skip
     more = reports(report)
     from deinplace.cli import baselines, output
+    from deinplace.cli.checkers import evidence
     from deinplace.cli.sources import STDIN, gather
     from deinplace.ignores import provably_unused
     from deinplace.model import Outcome
@@ -84,8 +89,10 @@ def check(
     if sources:
         from deinplace.analysis.check import check as find
 
-        findings = baselines.chosen(find(sources, config), codes)
-        outcome = replace(outcome, findings=tuple(provably_unused(sources, findings)))
+        checkers = evidence(config, sources, edited=given == STDIN)
+        findings = baselines.chosen(find(sources, config, refine=checkers), codes)
+        notes = checkers.notes if checkers is not None else ()
+        outcome = replace(outcome, findings=tuple(provably_unused(sources, findings)), notes=notes)
     seen = output.view(outcome, {path: source.text for path, source in sources.items()}, verbose, quiet)
     outcome = baselines.silenced(outcome, config.baseline, config.root, seen)
     if write_baseline:

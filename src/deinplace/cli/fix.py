@@ -40,6 +40,7 @@ from deinplace.cli.options import (
     Statistics,
     StdinFilename,
     Timeout,
+    TypesFlag,
     Unfixable,
     Verbose,
     Verify,
@@ -71,6 +72,7 @@ def fix(
     harness_timeout: HarnessTimeout = None,
     show_harness: ShowHarness = False,
     python: Python = None,
+    types: TypesFlag = None,
     paranoid: Paranoid = None,
     timeout: Timeout = None,
     max_steps: MaxSteps = None,
@@ -103,7 +105,7 @@ def fix(
     deinplace fix . --run "python train.py"
     """
     config = settings(
-        harness=harness, harness_timeout=harness_timeout,
+        types=types, harness=harness, harness_timeout=harness_timeout,
         run=run, all=all_sites, unsafe=unsafe, verify=verify, max_runs=max_runs, python=python, timeout=timeout,
         paranoid=paranoid, max_steps=max_steps, select=select, ignore=ignore, extend_select=extend_select,
         fixable=fixable, unfixable=unfixable, exclude=exclude, extend_exclude=extend_exclude,
@@ -140,6 +142,7 @@ def _mended(
     given: list[str], config: Config, quiet: bool, verbose: bool, stdin_name: str | None
 ) -> tuple[Outcome, Mapping[str, Source]]:
     """What `mend` makes of the files, and the files themselves."""
+    from deinplace.cli.checkers import evidence
     from deinplace.cli.progress import progress
     from deinplace.cli.sources import gather
     from deinplace.model import Outcome
@@ -153,13 +156,15 @@ def _mended(
         from deinplace.notebooks.source import require_nbformat
 
         require_nbformat()
-    options = _options(config)
+    checkers = evidence(config, sources, edited=given == ["-"])
+    options = replace(_options(config), refine=checkers)
     with progress(quiet, verbose) as tell, _cells_named(sources):
         if config.run is None and config.harness and config.verify != "off":
             outcome = mend_unasked(sources, options, _asked(config), tell)
         else:
             outcome = mend(_driver(config), sources, options, tell)
-    return replace(outcome, problems=(*problems, *outcome.problems), files=len(sources)), sources
+    notes = (*outcome.notes, *(checkers.notes if checkers is not None else ()))
+    return replace(outcome, problems=(*problems, *outcome.problems), notes=notes, files=len(sources)), sources
 
 
 def _options(config: Config) -> Options:

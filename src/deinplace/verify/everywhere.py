@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from deinplace.analysis import safety
 from deinplace.analysis.machine import Write
-from deinplace.analysis.run import Report, Unit, analyse
+from deinplace.analysis.run import Refine, Report, Unit, analyse
 from deinplace.analysis.safety import Safety
 from deinplace.analysis.source import Source
 from deinplace.analysis.terms import Terms
@@ -19,12 +19,14 @@ Planned = tuple[Site, Rewrite, Safety]
 Written = dict[tuple[str, Span], list[tuple[Unit, Write]]]
 
 
-def sites_to_free(sources: Mapping[str, Source], taken: Sequence[Rewrite]) -> list[Planned]:
+def sites_to_free(
+    sources: Mapping[str, Source], taken: Sequence[Rewrite], refine: Refine | None = None
+) -> list[Planned]:
     """Sites that write tensors, each with a rewrite proved to change nothing that a caller or program sees."""
     project = Project(sources)
     found = [site for source in sources.values() for site in sites(source)]
     wanted = {unit for site in found for unit in _units(site)}
-    bench = _Bench(sources, wanted, list(taken))
+    bench = _Bench(sources, wanted, list(taken), refine)
     touched = {(e.path, e.start) for r in taken for e in r.edits}
     todo: list[tuple[Site, Rewrite, frozenset[Unit]]] = []
     for site in found:
@@ -50,8 +52,10 @@ def _frees(rewrite: Rewrite) -> bool:
 class _Bench:
     """The program as it is, and trials of groups of rewrites."""
 
-    def __init__(self, sources: Mapping[str, Source], wanted: set[Unit], taken: list[Rewrite]) -> None:
-        self.sources, self.wanted, self.taken = sources, wanted, taken
+    def __init__(
+        self, sources: Mapping[str, Source], wanted: set[Unit], taken: list[Rewrite], refine: Refine | None = None
+    ) -> None:
+        self.sources, self.wanted, self.taken, self.refine = sources, wanted, taken, refine
         self.terms = Terms()
         self.before = self.run(sources)
         self.written: Written = {}
@@ -62,7 +66,8 @@ class _Bench:
                     self.written.setdefault((place.path, place.span), []).append((unit, write))
 
     def run(self, sources: Mapping[str, Source]) -> Report:
-        return analyse(sources, self.terms, lenient=False, wanted=self.wanted, every=True)
+        report = analyse(sources, self.terms, lenient=False, wanted=self.wanted, every=True)
+        return report if self.refine is None else self.refine(report)
 
     def patched(self, more: list[Rewrite]) -> dict[str, Source]:
         """All files after the rewrites taken and some more.

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from deinplace.analysis.run import Refine
 from deinplace.analysis.source import Source
 from deinplace.model import FileChange, Outcome, Raised, Verdict
 from deinplace.rules import rule
@@ -35,6 +36,8 @@ class Options:
     ignore: frozenset[str] = frozenset()
     max_runs: int = 40
     verify: str = "auto"
+    refine: Refine | None = None
+    """Puts into a report of the analysis what type checkers say."""
 
     def allows(self) -> frozenset[str] | None:
         """Codes of the rules that may rewrite, or None for all."""

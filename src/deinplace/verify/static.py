@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from deinplace.analysis import safety
 from deinplace.analysis.machine import Save, Write
-from deinplace.analysis.run import Hit, Report, Unit, analyse
+from deinplace.analysis.run import Hit, Refine, Report, Unit, analyse
 from deinplace.analysis.safety import Safety
 from deinplace.analysis.source import Source
 from deinplace.analysis.terms import Terms
@@ -57,6 +57,7 @@ class _Bench:
     sources: Mapping[str, Source]
     lenient: bool
     allowed: frozenset[str] | None = None
+    refine: Refine | None = None
     terms: Terms = field(default_factory=Terms)
     taken: list[Rewrite] = field(default_factory=list)
 
@@ -65,7 +66,8 @@ class _Bench:
         self.current = self.before
 
     def run(self, sources: Mapping[str, Source]) -> Report:
-        return analyse(sources, self.terms, self.lenient)
+        report = analyse(sources, self.terms, self.lenient)
+        return report if self.refine is None else self.refine(report)
 
     def patched(self, rewrites: Iterable[Rewrite]) -> dict[str, Source]:
         """All files after some rewrites.
@@ -95,12 +97,17 @@ class _Bench:
         return safety.compare(self.before, after, units), after
 
 
-def choices(sources: Mapping[str, Source], unsafe: bool = False, allowed: frozenset[str] | None = None) -> list[Choice]:
+def choices(
+    sources: Mapping[str, Source],
+    unsafe: bool = False,
+    allowed: frozenset[str] | None = None,
+    refine: Refine | None = None,
+) -> list[Choice]:
     """A choice for every fault that is sure, in the order in which the program meets them.
 
-    `allowed` holds the codes of the rules that may rewrite; None means all.
+    `allowed` holds the codes of the rules that may rewrite; None means all. `refine` puts in what type checkers say.
     """
-    bench = _Bench(sources, lenient=True, allowed=allowed)
+    bench = _Bench(sources, lenient=True, allowed=allowed, refine=refine)
     project = Project(sources)
     out: list[Choice] = []
     done: set[safety.Key] = set()
@@ -275,20 +282,22 @@ def plan(sources: Mapping[str, Source], *, all_sites: bool = False, unsafe: bool
     return planned
 
 
-def everywhere(sources: Mapping[str, Source], taken: Sequence[Rewrite]) -> list[Planned]:
+def everywhere(sources: Mapping[str, Source], taken: Sequence[Rewrite], refine: Refine | None = None) -> list[Planned]:
     """Writes that no fault comes from, where an out-of-place form is proved to be the same."""
     from deinplace.verify.everywhere import sites_to_free
 
-    return sites_to_free(sources, taken)
+    return sites_to_free(sources, taken, refine)
 
 
 def fix_statically(sources: Mapping[str, Source], options: Options) -> Outcome:
     """Find and prove rewrites from the source alone; nothing is written."""
     allowed = options.allows()
-    made = choices(sources, options.unsafe, allowed)
+    made = choices(sources, options.unsafe, allowed, options.refine)
     rewrites = [c.rewrite for c in made if c.rewrite is not None]
     if options.all_sites:
-        rewrites += [r for _, r, _ in everywhere(sources, rewrites) if allowed is None or r.rule in allowed]
+        rewrites += [
+            r for _, r, _ in everywhere(sources, rewrites, options.refine) if allowed is None or r.rule in allowed
+        ]
     changes = _changes(sources, rewrites)
     findings = tuple(finding(c, bool(changes)) for c in made)
     return Outcome(

@@ -48,16 +48,19 @@ class Rest:
 
     def __init__(self, sources: Mapping[str, Source], options: Options) -> None:
         self.sources, self.options = sources, options
-        self.made = static.choices(sources, options.unsafe, options.allows())
+        self.made = self._choices(sources)
         self.open: list[static.Choice] = []
         self.more = self._everywhere(sources, self.made)
+
+    def _choices(self, sources: Mapping[str, Source]) -> list[static.Choice]:
+        return static.choices(sources, self.options.unsafe, self.options.allows(), self.options.refine)
 
     def _everywhere(self, sources: Mapping[str, Source], made: Iterable[static.Choice]) -> list[tuple[Site, Rewrite]]:
         if not self.options.all_sites:
             return []
         allowed = self.options.allows()
         taken = [c.rewrite for c in made if c.rewrite is not None]
-        planned = static.everywhere(sources, taken)
+        planned = static.everywhere(sources, taken, self.options.refine)
         return [(site, r) for site, r, _ in planned if allowed is None or r.rule in allowed]
 
     def unreached(self, witnesses: Iterable[Witness]) -> tuple[Target, ...]:
@@ -74,7 +77,11 @@ class Rest:
     def left(self, current: Mapping[str, Source], findings: Sequence[Finding]) -> list[Offer]:
         """Rewrites for the files as harnesses left them; what runs have decided stays decided."""
         same = all(source.text == self.sources[path].text for path, source in current.items())
-        made = self.made if same else static.choices(current, self.options.unsafe, self.options.allows())
+        made = (
+            self.made
+            if same
+            else static.choices(current, self.options.unsafe, self.options.allows(), self.options.refine)
+        )
         move = back(self.sources, current)
         told: dict[tuple[str, int], Finding] = {}
         for finding in findings:
