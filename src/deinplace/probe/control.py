@@ -26,10 +26,10 @@ def start(state: Any, torch: Any) -> None:
             Paranoia(torch, storage_key) if settings.get("paranoid") else None,
         )
         session.sites = {} if settings.get("sites") else None
-        mode = _mode_class(torch, session)
+        mode = mode_class(torch, session)
         _enter_everywhere(torch, session, mode)
-        _compose_user_hooks(torch, session)
-        _stand_aside(torch, session)
+        compose_user_hooks(torch, session)
+        stand_aside(torch, session)
     if settings.get("emulate") is not None:
         from . import emulate
 
@@ -47,7 +47,8 @@ def start(state: Any, torch: Any) -> None:
     _note_compile(state, torch)
 
 
-def _mode_class(torch: Any, session: Session) -> Any:
+def mode_class(torch: Any, session: Session) -> Any:
+    """The dispatch mode that shows a session every write before it happens."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
     written, live, schemas, sites = session.written, session.live, session.schemas, session.sites
@@ -98,7 +99,7 @@ def _enter_everywhere(torch: Any, session: Session, mode: Any) -> None:
     threading.Thread._bootstrap_inner = _bootstrap_inner  # type: ignore[attr-defined]
 
 
-def _compose_user_hooks(torch: Any, session: Session) -> None:
+def compose_user_hooks(torch: Any, session: Session) -> None:
     """Autograd calls the innermost hooks only: put ours around those of the user (and of checkpoint, save_on_cpu)."""
     hooks = torch.autograd.graph.saved_tensors_hooks
     plain = hooks.__init__
@@ -134,7 +135,7 @@ def _holds(packed: Any, key: int) -> bool:
     return any(storage_key(item) == key for item in items)
 
 
-def _stand_aside(torch: Any, session: Session) -> None:
+def stand_aside(torch: Any, session: Session) -> None:
     """torch.func transforms refuse to run under any saved-tensor hooks: lift ours for their time."""
     graph = torch.autograd.graph
     plain = graph.disable_saved_tensors_hooks
