@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
-from deinplace.analysis import calls, context, facts, names, ops, writes
+from deinplace.analysis import calls, context, declared, facts, names, ops, writes
 from deinplace.analysis.machine import Machine
 from deinplace.analysis.values import (
+    NONE,
     NUMBER,
     Bound,
     Cls,
@@ -57,7 +58,9 @@ def get(m: Machine, base: Value, attr: str, node: ast.AST) -> Value:
     if isinstance(base, Super):
         return calls.super_method(m, base, attr)
     if isinstance(base, Union):
-        return union(tuple(get(m, option, attr, node) for option in base.options))
+        # None has hardly any attributes: whoever gets there holds one of the others.
+        options = tuple(o for o in base.options if o != NONE) or base.options
+        return union(tuple(get(m, option, attr, node) for option in options))
     if isinstance(base, Const | Other):
         if isinstance(base, Other) and base.what == "unknown":
             return Other("unknown")
@@ -149,7 +152,7 @@ def part(m: Machine, value: Ten, n: int) -> Value:
     """The n-th of several results unpacked from one value."""
     if m.kind(value) == "tensor":
         return replace(value, view="multi", path=(*value.path, ("index", m.term_of(Const(n)))), choice=None)
-    return m.outside(("item", value.sids, n), "element", "an element of a value of unknown kind")
+    return declared.element(m, value, ("item", value.sids, n), n)
 
 
 def item(m: Machine, base: Value, index: Value, node: ast.Subscript) -> Value:
@@ -285,6 +288,10 @@ def store_item(
     if isinstance(base, Ten):
         if quiet:
             return
+        if m.kind(base) == "unknown" and isinstance(index, Const) and isinstance(index.value, str):
+            declared.used_as(m, base, "dict")
+        if declared.of(m, base) is not None:
+            writes.other(m, node, base)
         _tensor_item(m, base, index, value, form, node, target)
         return
     if isinstance(base, Obj):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
-from deinplace.analysis import attributes, builtin, context, facts, modules, ops, tensors
+from deinplace.analysis import attributes, builtin, context, declared, facts, modules, ops, tensors, writes
 from deinplace.analysis.index import FunctionInfo
 from deinplace.analysis.iteration import iterate
 from deinplace.analysis.machine import Frame, Machine
@@ -127,15 +127,33 @@ def unknown(m: Machine, func: Value, args: list[Value], keywords: Keywords, node
     return sid
 
 
-def inline(m: Machine, func: Fn, args: list[Value], keywords: Keywords, node: ast.AST) -> Value:
-    """Run a function of the project on these arguments."""
+def _declared(m: Machine, info: FunctionInfo, value: Value) -> Value:
+    """What a function returns that was not followed, of the kind that its annotation gives."""
+    if not isinstance(value, Ten) or info.node.returns is None or m.globals.get(info.path) is None:
+        return value
+    module = m.index.modules[info.path]
+    m.frames.append(Frame(m.globals[info.path], module, module.source.tree, "<module>"))
+    spec = declared.read(m, info.node.returns)
+    m.frames.pop()
+    if spec is not None and not spec.optional:
+        if spec.what == "tensor":
+            m.refine(value, "annotated as a tensor")
+        elif m.kind(value) == "unknown" and spec.what in ("number", "string"):
+            return Other(spec.what, m.read(value))
+        elif m.kind(value) == "unknown":
+            m.specs.setdefault(value.sids[0], spec)
+    return value
+
+
+def inline(m: Machine, func: Fn, args: list[Value], keywords: Keywords, node: ast.AST, opened: bool = False) -> Value:
+    """Run a function of the project on these arguments; `opened` where there may be more of them."""
     info = func.info
-    m.reached.add(info.node)
     if m.entered(info):
-        return unknown(m, func, args, keywords, node, info.name)
+        return _declared(m, info, unknown(m, func, args, keywords, node, info.name))
+    m.reached.add(info.node)
     module = m.index.modules[info.path]
     fid = m.new_id()
-    m.m.make(fid, Fields(bind(m, info.node.args, args, keywords, dict(func.defaults))))
+    m.m.make(fid, Fields(bind(m, info.node.args, args, keywords, dict(func.defaults), opened)))
     keeper = context.keeper(m, info.node)
     if keeper:
         for value in (*args, *keywords.values()):
@@ -181,9 +199,14 @@ def _returned(m: Machine, frame: Frame, info: FunctionInfo) -> Value:
 
 
 def bind(
-    m: Machine, spec: ast.arguments, args: list[Value], keywords: Keywords, defaults: dict[str, Value]
+    m: Machine,
+    spec: ast.arguments,
+    args: list[Value],
+    keywords: Keywords,
+    defaults: dict[str, Value],
+    opened: bool = False,
 ) -> dict[object, Value]:
-    """A function's parameters after a call."""
+    """A function's parameters after a call; `opened` where it may be given more than is known."""
     plain = [a.arg for a in (*spec.posonlyargs, *spec.args)]
     bound: dict[object, Value] = dict(zip(plain, args, strict=False))
     rest = dict(keywords)
@@ -193,9 +216,9 @@ def bind(
         elif name not in bound:
             bound[name] = defaults.get(name, Other("unknown"))
     if spec.vararg is not None:
-        bound[spec.vararg.arg] = m.sequence(args[len(plain) :], "tuple")
+        bound[spec.vararg.arg] = m.sequence(args[len(plain) :], "tuple", opened)
     if spec.kwarg is not None:
-        bound[spec.kwarg.arg] = m.record({str(k): v for k, v in rest.items()}, "dict")
+        bound[spec.kwarg.arg] = m.record({str(k): v for k, v in rest.items()}, "dict", opened)
     return bound
 
 
@@ -255,6 +278,8 @@ def _method(m: Machine, func: Bound, args: list[Value], keywords: Keywords, node
     base = func.base
     if isinstance(base, Ten):
         return tensors.method(m, base, func.attr, args, keywords, node)
+    if func.attr.endswith("_") and not func.attr.startswith("_"):
+        writes.other(m, node, base)
     if isinstance(base, Obj):
         if base.what in ("module", "instance"):
             found = modules.method(m, base, func.attr, args, keywords, node)

@@ -16,7 +16,7 @@ from deinplace.model import Span
 
 Belief = Literal["tensor", "likely", "not", "unknown"]
 _RANK: dict[str, int] = {"unknown": 0, "not": 1, "likely": 2, "tensor": 3}
-_OPEN = ("unknown", "Union", "NoneType", "Bound", "Part", "Super")
+_OPEN = frozenset(("unknown", "Ref", "Bound", "Part", "Super"))
 """What a run saw at a place without learning what kind of value it is."""
 
 
@@ -83,7 +83,7 @@ def beliefs(index: Index, sources: Mapping[str, Source], report: Report) -> dict
     """What is believed of each candidate, and why: of several runs, the one that knows most."""
     seen: dict[tuple[str, Span], tuple[Belief, str]] = {}
     for (path, span), what in report.others.items():
-        seen[path, span] = ("unknown" if what in _OPEN else "not", what)
+        seen[path, span] = ("unknown" if set(what.split(" or ")) & _OPEN else "not", what)
     for writes in report.writes.values():
         for write in writes:
             for place in (write.place, *write.flagged):

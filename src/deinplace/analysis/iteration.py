@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from deinplace.analysis import declared
 from deinplace.analysis.machine import Machine
 from deinplace.analysis.values import Const, Items, Obj, Other, Ref, Ten, Torch, Union, Value
 
@@ -33,12 +34,12 @@ def iterate(m: Machine, value: Value, node: ast.AST) -> tuple[list[Value], bool]
     return [Other("unknown"), Other("unknown")], True
 
 
-def element(m: Machine, value: Ten, n: int) -> Ten:
+def element(m: Machine, value: Ten, n: int) -> Value:
     """The n-th item of a tensor, or of something that may be a container of tensors."""
     if m.kind(value) == "tensor":
         row = ("index", m.term_of(Const(n)))
         return Ten(value.sids, value.exact, "multi", value.cut, (*value.path, row), None)
-    return m.outside(("item", value.sids, n), "element", "an element of a value of unknown kind")
+    return declared.element(m, value, ("item", value.sids, n), n)
 
 
 def _object(m: Machine, value: Obj) -> tuple[list[Value], bool]:

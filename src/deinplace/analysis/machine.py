@@ -22,6 +22,7 @@ from deinplace.analysis.values import (
     Obj,
     Other,
     Ref,
+    Spec,
     Storage,
     Ten,
     Torch,
@@ -31,6 +32,7 @@ from deinplace.analysis.values import (
 from deinplace.model import Place, Span
 
 MAX_DEPTH = 24
+GLANCE_DEPTH = 3
 
 
 class UnreachedError(Exception):
@@ -82,6 +84,7 @@ class Write:
     misfit: str = ""
     """`inference`, `cast` or `expanded`: what torch refuses to write whatever autograd knows of it."""
     node: ast.AST | None = field(default=None, compare=False, repr=False)
+    sids: tuple[int, ...] = field(default=(), compare=False, repr=False)
 
 
 @dataclass
@@ -135,6 +138,12 @@ class Machine:
         self.globals: dict[str, int] = {}
         self.reached: set[ast.AST] = set()
         self.external: dict[tuple[object, ...], tuple[Ten, int]] = {}
+        self.specs: dict[int, Spec] = {}
+        """What annotations and uses say of values that are no tensors as far as is known, by storage."""
+        self.asked: set[int] = set()
+        """Storages of values whose class the program itself asks about."""
+        self.glance = False
+        """Whether calls are followed only a little way: for functions that take too many steps otherwise."""
         self.steps, self.clock, self._next, self._serial = steps, 0, 0, 0
         self.grad = "on"
         self.inference = False
@@ -252,6 +261,7 @@ class Machine:
     def read(self, value: Ten) -> int:
         """The term of what a tensor holds now."""
         if value.choice is not None:
+            self.step()
             condition, yes, no = value.choice
             return self.terms.choose(condition, self.read(yes), self.read(no))
         return self.terms.get(self.m.storage(value.sids[0]).term, value.path)
@@ -259,6 +269,7 @@ class Machine:
     def graph_of(self, value: Ten) -> int:
         """The term of how gradients leave a tensor; 0 for none."""
         if value.choice is not None:
+            self.step()
             condition, yes, no = value.choice
             return self.terms.choose(condition, self.graph_of(yes), self.graph_of(no))
         graph = 0 if value.cut else self.m.storage(value.sids[0]).graph
@@ -474,4 +485,5 @@ class Machine:
 
     def entered(self, info: FunctionInfo) -> bool:
         """True while `info` runs; recursion is cut."""
-        return sum(f.scope is info.node for f in self.frames) >= 2 or len(self.frames) > MAX_DEPTH
+        depth = GLANCE_DEPTH if self.glance else MAX_DEPTH
+        return sum(f.scope is info.node for f in self.frames) >= 2 or len(self.frames) > depth

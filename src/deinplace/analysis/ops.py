@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
-from deinplace.analysis import dtypes, facts, shapes
+from deinplace.analysis import declared, dtypes, facts, shapes
 from deinplace.analysis.machine import Machine, Save
 from deinplace.analysis.memory import tensors_in
 from deinplace.analysis.source import span_of
@@ -131,6 +131,7 @@ def shared(m: Machine, op: str, base: Ten, named: dict[str, Value], keywords: di
     if op in _SAME_VALUE:
         view = base
     elif base.choice is not None:
+        m.step()
         condition, yes, no = base.choice
         left = shared(m, op, yes, {**named, "self": yes}, keywords, returns)
         right = shared(m, op, no, {**named, "self": no}, keywords, returns)
@@ -263,12 +264,16 @@ def add_save(
 def index(m: Machine, base: Ten, item: Value, node: ast.AST, parts: dict[str, ast.expr]) -> Value:
     """`base[item]`: a view for integers and slices, a copy for lists, masks and index tensors."""
     if base.choice is not None:
+        m.step()
         return _index_choice(m, base, item, node, parts)
     steps, gathers, sure = index_steps(m, item)
     if m.kind(base) == "unknown" and isinstance(item, Const) and isinstance(item.value, str):
-        return m.outside(("item", base.sids, item.value), "element", "an element of a value of unknown kind")
-    if m.kind(base) == "unknown" and len(steps) == 1 and m.terms.parts(int(str(steps[0])))[0] not in ("slice", "any"):
-        return m.outside(("item", base.sids, steps), "element", "an element of a value of unknown kind")
+        declared.used_as(m, base, "dict")
+        return declared.element(m, base, ("item", base.sids, item.value))
+    if m.kind(base) == "unknown" and (
+        gathers or (len(steps) == 1 and m.terms.parts(int(str(steps[0])))[0] not in ("slice", "any"))
+    ):
+        return declared.element(m, base, ("item", base.sids, steps), declared.position(item))
     if gathers:
         return operate(m, "index", {"self": base, "indices": item}, node, parts)
     view = Ten(base.sids, base.exact, base.view or "view", base.cut, (*base.path, ("index", *steps)))

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
-from deinplace.analysis import attributes, calls, expressions, statements
+from deinplace.analysis import calls, declared, expressions, statements
 from deinplace.analysis.context import special
 from deinplace.analysis.index import FunctionInfo, Index, ModuleInfo
 from deinplace.analysis.machine import ExhaustedError, Frame, Machine, Save, UnreachedError, Write
@@ -42,6 +42,7 @@ class Report:
     writes: dict[Unit, list[Write]] = field(default_factory=dict)
     traces: dict[Unit, list[tuple[object, ...]]] = field(default_factory=dict)
     others: dict[tuple[str, Span], str] = field(default_factory=dict)
+    """What was seen at places that write something else than a tensor: `list`, or `list or unknown`."""
     incomplete: dict[Unit, str] = field(default_factory=dict)
     notes: dict[Unit, frozenset[str]] = field(default_factory=dict)
 
@@ -85,6 +86,7 @@ def analyse(
             if "<locals>" in info.qualname:
                 continue
             _alone(machine, report, module, info)
+    report.others = machine.visited
     return report
 
 
@@ -134,7 +136,6 @@ def _guarded(machine: Machine, report: Report, unit: Unit, run: object, steps: i
     report.traces[unit] = machine.trace
     report.writes[unit] = machine.writes
     report.notes[unit] = frozenset(machine.notes)
-    report.others.update(machine.visited)
     report.hits += _hits(machine, unit)
 
 
@@ -204,7 +205,7 @@ def _alone(machine: Machine, report: Report, module: ModuleInfo, info: FunctionI
         positional = [
             keywords.pop(a.arg) for a in (*info.node.args.posonlyargs, *info.node.args.args) if a.arg in keywords
         ]
-        result = calls.inline(machine, fn, positional, keywords, info.node.body[0])
+        result = calls.inline(machine, fn, positional, keywords, info.node.body[0], opened=True)
         if machine.mem is None:
             return
         machine.observe("returns", *_seen(machine, result))
@@ -246,6 +247,7 @@ def _receiver(machine: Machine, info: FunctionInfo) -> Value | None:
             plain,
             {str(k): v for k, v in values.items()},
             init.node.body[0],
+            opened=True,
         )
         if machine.mem is None:
             machine.mem = keep
@@ -269,15 +271,15 @@ def _arguments(
 
 
 def _argument(machine: Machine, info: FunctionInfo, arg: ast.arg, default: Value | None) -> Value:
-    annotation = ast.unparse(arg.annotation) if arg.annotation is not None else ""
     key = ("argument", info.node, arg.arg, machine.serial())
-    if attributes.is_tensor_annotation(machine, arg.annotation):
-        return machine.outside(key, "parameter", "annotated as a tensor", "tensor")
-    plain = annotation.replace("Optional[", "").rstrip("]").partition(" |")[0]
-    if plain in ("int", "float", "bool", "str", "complex"):
-        if isinstance(default, Const) and default.value is not None and (plain == "str" or "inplace" in arg.arg):
+    spec = declared.read(machine, arg.annotation)
+    what = spec.what if spec is not None else ""
+    if what in ("number", "string"):
+        if isinstance(default, Const) and default.value is not None and (what == "string" or "inplace" in arg.arg):
             return default
-        return Other("string" if plain == "str" else "number", machine.terms.make("argument", machine.serial()))
+        return Other(what, machine.terms.make("argument", machine.serial()))
+    if what and not (default is not None and default != NONE):
+        return declared.outside(machine, key, "parameter", f"parameter `{arg.arg}`", spec)
     if default is not None and not (
         isinstance(default, Const) and (default.value is None or isinstance(default.value, bool | int | float))
     ):

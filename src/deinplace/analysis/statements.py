@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
-from deinplace.analysis import attributes, context, writes
+from deinplace.analysis import attributes, context, declared, writes
 from deinplace.analysis.expressions import OPERATORS, binary, evaluate, truth
 from deinplace.analysis.iteration import iterate
 from deinplace.analysis.machine import Loop, Machine, UnreachedError
@@ -122,6 +122,8 @@ def _augmented(m: Machine, node: ast.AugAssign) -> None:
     name = OPERATORS[type(node.op)][0]
     m.frame.node = node
     if isinstance(old, Ten):
+        if declared.of(m, old) is not None:
+            writes.other(m, node, old)
         if isinstance(target, ast.Subscript) and isinstance(base, Ten):
             fresh = binary(m, node.op, old, right, node, (target, node.value))
             attributes.store_item(m, base, index, target, fresh, "+=", node)
@@ -193,6 +195,7 @@ def _if(m: Machine, node: ast.If) -> None:
     if known is not None:
         execute(m, node.body if known else node.orelse)
         return
+    _ask(m, node.test)
     condition = m.terms.make("condition", m.serial())
     m.observe("if", m.term_of(test))
     start = m.m.fork()
@@ -204,6 +207,16 @@ def _if(m: Machine, node: ast.If) -> None:
     execute(m, node.orelse)
     m.observe("fi")
     m.mem = m.merge_at(after, m.mem, condition)
+
+
+def _ask(m: Machine, test: ast.expr) -> None:
+    """The program asks of which class a value is: how it is used in one branch says nothing of another."""
+    for part in ast.walk(test):
+        if isinstance(part, ast.Call) and isinstance(part.func, ast.Name) and part.args:
+            about = part.args[0]
+            if part.func.id in ("isinstance", "hasattr", "callable") and isinstance(about, ast.Name | ast.Attribute):
+                value = evaluate(m, about)
+                m.asked.update(value.sids if isinstance(value, Ten) else ())
 
 
 def _narrow(m: Machine, test: ast.expr, held: bool) -> None:
@@ -225,14 +238,19 @@ def _narrow(m: Machine, test: ast.expr, held: bool) -> None:
                 bind(m, test.left.id, NONE)
             else:
                 value = lookup(m, test.left.id)
+                if isinstance(value, Ten) and m.storage(value.sids[0]).why == declared.OPTIONAL:
+                    m.refine(value, "annotated as a tensor or None, and not None")
                 if isinstance(value, Union):
                     rest = tuple(o for o in value.options if o != NONE)
                     bind(m, test.left.id, rest[0] if len(rest) == 1 else Union(rest))
 
 
 def _for(m: Machine, node: ast.For | ast.AsyncFor) -> None:
-    values, _ = iterate(m, evaluate(m, node.iter), node.iter)
+    values, opened = iterate(m, evaluate(m, node.iter), node.iter)
     m.frame.node = node
+    if not values and opened and m.mem is not None:
+        _perhaps(m, node)
+        return
     loop = Loop()
     m.frame.loops.append(loop)
     for value in values:
@@ -246,6 +264,19 @@ def _for(m: Machine, node: ast.For | ast.AsyncFor) -> None:
     if m.mem is not None:
         execute(m, node.orelse)
     m.mem = m.merge_all([m.mem, *loop.breaks])
+
+
+def _perhaps(m: Machine, node: ast.For | ast.AsyncFor) -> None:
+    """A loop over something of which no element is known: its body may run."""
+    start = m.m.fork()
+    loop = Loop()
+    m.frame.loops.append(loop)
+    assign(m, node.target, m.outside(("loop", m.serial()), "element", "an element of something unknown"))
+    execute(m, node.body)
+    m.frame.loops.pop()
+    m.mem = m.merge_all([start, m.mem, *loop.continues, *loop.breaks])
+    if m.mem is not None:
+        execute(m, node.orelse)
 
 
 def _while(m: Machine, node: ast.While) -> None:

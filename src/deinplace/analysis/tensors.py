@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
-from deinplace.analysis import calls, dtypes, facts, modules, ops, writes
+from deinplace.analysis import calls, declared, dtypes, facts, modules, ops, writes
 from deinplace.analysis.machine import Machine
 from deinplace.analysis.values import NONE, Const, Obj, Other, Ref, Ten, Value
 from deinplace.catalog import FunctionInfo
@@ -26,8 +26,11 @@ def method(m: Machine, base: Ten, name: str, args: list[Value], keywords: dict[s
         return made
     if m.kind(base) == "unknown":
         if entry is None or name in _PYTHON:
+            if declared.method_of_containers(name):
+                declared.used_as(m, base, "container")
             m.escape(base, f"has .{name}() called")
-            return calls.unknown(m, base, [base, *args], keywords, node, f".{name}")
+            held = _held(m, base, name, args)
+            return held if held is not None else calls.unknown(m, base, [base, *args], keywords, node, f".{name}")
         m.refine(base, f"has .{name}() called", "likely")
     if entry is None:
         return calls.unknown(m, base, [base, *args], keywords, node, f".{name}")
@@ -50,6 +53,23 @@ def method(m: Machine, base: Ten, name: str, args: list[Value], keywords: dict[s
     named = _named(entry, [base, *args])
     parts = _parts(entry, node, True)
     return results(m, name, ops.operate(m, name, named, node, parts, keywords, entry), entry, named, node)
+
+
+def _held(m: Machine, base: Ten, name: str, args: list[Value]) -> Value | None:
+    """What a method of a container gives whose annotation says what it holds."""
+    spec = declared.of(m, base)
+    if spec is None or not spec.parts or spec.parts[-1] is None:
+        return None
+    if name in ("get", "pop", "setdefault", "values", "items") and spec.what == "dict":
+        key = m.term_of(args[0]) if args else 0
+        held: list[Value] = [declared.element(m, base, ("item", base.sids, name, key, n)) for n in range(2)]
+        if name == "values":
+            return m.sequence(held, "list", True)
+        if name == "items":
+            pairs: list[Value] = [m.sequence([Other("unknown"), value], "tuple") for value in held]
+            return m.sequence(pairs, "list", True)
+        return held[0]
+    return None
 
 
 def results(m: Machine, name: str, value: Value, entry: FunctionInfo, named: dict[str, Value], node: ast.AST) -> Value:

@@ -155,6 +155,15 @@ class Storage:
 
 
 @dataclass(frozen=True, slots=True)
+class Spec:
+    """A kind that an annotation or a use gives: `tensor`, `number`, `list`, `dict`, ...; `parts` for what it holds."""
+
+    what: str
+    parts: tuple[Spec | None, ...] = ()
+    optional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Items:
     """Contents of a list or tuple. `open` says that there may be more than are listed."""
 

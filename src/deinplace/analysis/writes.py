@@ -6,11 +6,11 @@ import ast
 from collections.abc import Sequence
 from dataclasses import replace
 
-from deinplace.analysis import dtypes, facts, ops, shapes, signs
+from deinplace.analysis import declared, dtypes, facts, ops, shapes, signs
 from deinplace.analysis.machine import Machine, Write
 from deinplace.analysis.memory import stronger
 from deinplace.analysis.source import span_of
-from deinplace.analysis.values import NO_IDS, Const, Fields, Ten, Torch, Value
+from deinplace.analysis.values import NO_IDS, NONE, Const, Fields, Ten, Torch, Union, Value
 from deinplace.catalog import FunctionInfo
 from deinplace.model import Place
 
@@ -59,6 +59,7 @@ def apply(
 def store(m: Machine, target: Ten, term: int, graph: int | None, node: int | None, inputs: list[Ten]) -> None:
     """Put a new value where `target` lies. `graph` None keeps the graph as it is, as a write under no_grad does."""
     if target.choice is not None:
+        m.step()
         condition, yes, no = target.choice
         old_graphs = [m.graph_of(side) for side in (yes, no)]
         olds = [m.read(side) for side in (yes, no)]
@@ -138,6 +139,7 @@ def record(
             rhs=m.mixed(list(inputs)),
             misfit=_misfit(m, part or target, narrow, op),
             flags=frozenset().union(*(m.storage(s).flags for s in target.sids)),
+            sids=target.sids,
         )
     )
 
@@ -174,5 +176,21 @@ def names_of(m: Machine, target: Ten) -> tuple[str, ...]:
 
 def other(m: Machine, node: ast.AST, value: Value) -> None:
     """A write to something that is not a tensor."""
-    what = getattr(value, "what", type(value).__name__)
-    m.visited[m.frame.module.path, span_of(node)] = str(what)
+    if hasattr(node, "lineno"):
+        key = m.frame.module.path, span_of(node)
+        words = " or ".join(sorted(_what(m, value)))
+        if key not in m.visited or "unknown" not in words:
+            m.visited[key] = words
+
+
+def _what(m: Machine, value: Value) -> set[str]:
+    """In a word, what a value is; several words for one that is one of several."""
+    if isinstance(value, Union):
+        # None has nothing that could be written: whoever gets there holds one of the others.
+        return set().union(*(_what(m, v) for v in value.options if v != NONE))
+    if isinstance(value, Ten):
+        spec = declared.of(m, value)
+        return {spec.what if spec is not None else "unknown"}
+    if isinstance(value, Const):
+        return {"unknown" if value.value is None else type(value.value).__name__}
+    return {str(getattr(value, "what", type(value).__name__))}
