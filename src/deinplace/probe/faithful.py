@@ -1,0 +1,125 @@
+"""Watches a process that is running already, and changes nothing that it computes: PyTorch's errors stay errors.
+
+Copy-on-write would let a backward pass that PyTorch refuses run through. Here saved tensors stay what they are, and the
+version check that PyTorch leaves out for hooked tensors is made in its place, with its words.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from types import TracebackType
+from typing import Any
+
+from . import control, detail, frames, modules
+from .events import Write
+from .watch import MAX_WRITES, Handle, Session, storage_key
+
+_HINT = (
+    " Hint: enable anomaly detection to find the operation that failed to compute its gradient, with "
+    "torch.autograd.set_detect_anomaly(True)."
+)
+_HINT_IN_ANOMALY = (
+    " Hint: the backtrace further above shows the operation that failed to compute its gradient. The variable in "
+    "question was changed in there or anywhere later. Good luck!"
+)
+
+
+class State:
+    """What `control` keeps its counts in; nothing is written anywhere."""
+
+    def __init__(self, torch: Any) -> None:
+        self.settings: dict[str, Any] = {}
+        self.recorder: Any = None
+        self.raised: list[dict[str, Any]] = []
+        self.in_backward: Any = bool
+        self.compiled = False
+        self.backwards = self.steps = 0
+        self.session = Faithful(torch, detail.Look(set(), set()))
+
+    def write(self) -> None:
+        """Nobody reads along."""
+
+    def forget(self) -> None:
+        """Start a new account."""
+        self.session.forget()
+        self.raised = []
+
+
+class Faithful(Session):
+    """A session that protects nothing."""
+
+    def protect(self, entries: list[Any], tensor: Any, write: Write) -> None:
+        """Note the write on each saved tensor that it touches."""
+        for ref in entries:
+            handle = ref()
+            if handle is None or storage_key(handle.original) != handle.key:
+                continue
+            if handle.writes is None:
+                handle.writes = []
+            if len(handle.writes) < MAX_WRITES and all(w.stack != write.stack for w in handle.writes):
+                handle.writes.append(write)
+                if handle.disjoint:
+                    handle.disjoint = not self.overlap(handle, tensor, write)
+
+    def unpack(self, handle: Any) -> Any:
+        """Give what is there now, or refuse it as PyTorch does."""
+        __tracebackhide__ = True
+        if not isinstance(handle, Handle):
+            return handle
+        if self.probing is not None:
+            self.probing.append(handle)
+            return handle.original
+        if handle.writes is not None:
+            self.report(handle)
+        if handle.unpack is not None:
+            return handle.unpack(handle.packed)
+        if handle.original._version != handle.version:
+            raise RuntimeError(self.refusal(handle))
+        return handle.original
+
+    def refusal(self, handle: Handle) -> str:
+        """What PyTorch says: torch/csrc/autograd/saved_variable.cpp."""
+        tensor = handle.original
+        made = self.made_by(handle)
+        hint = _HINT_IN_ANOMALY if self.torch.is_anomaly_enabled() else _HINT
+        return (
+            "one of the variables needed for gradient computation has been modified by an inplace operation: "
+            f"[{tensor.type()} {list(tensor.shape)}]{made} is at version {tensor._version}; "
+            f"expected version {handle.version} instead.{hint}"
+        )
+
+    def made_by(self, handle: Handle) -> str:
+        """Which output of which node the saved tensor is: asked of the node that is running."""
+        node = self.torch._C._current_autograd_node()
+        if node is None:
+            return ""
+        for name in dir(type(node)):
+            if not (name.startswith("_saved_") or name == "saved_tensors"):
+                continue
+            self.probing = []
+            value: Any = None
+            with contextlib.suppress(RuntimeError, AttributeError, TypeError, NotImplementedError):
+                value = getattr(node, name)
+            found, self.probing = self.probing, None
+            values = value if isinstance(value, list | tuple) else [value]
+            for one, other in zip(found, (v for v in values if v is not None), strict=False):
+                if one is handle and getattr(other, "grad_fn", None) is not None:
+                    return f", which is output {other.output_nr} of {other.grad_fn.name()},"
+        return ""
+
+
+def attach(torch: Any) -> State:
+    """Begin to watch this thread, and those that start later."""
+    state = State(torch)
+    session = state.session
+    modules.install(torch)
+    control.compose_user_hooks(torch, session)
+    control.stand_aside(torch, session)
+    control._follow_backward(state, torch)
+    control._enter_everywhere(torch, session, control.mode_class(torch, session))
+    return state
+
+
+def stack_of(trace: TracebackType | None) -> list[dict[str, object]]:
+    """The user frames of a traceback as plain data, innermost first."""
+    return frames.resolved(frames.traceback_stack(trace))
