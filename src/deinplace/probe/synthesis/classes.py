@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import linecache
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import nn
 
 from .guide import Guide
 from .names import FACTORY
-from .search import Search, Slot, State
+from .repairs import said
+from .search import Search, Slot, State, words
 from .slots import arguments, signature, slots
 from .stage import Stage, needed
+from .trace import Trial, last_lines
 from .values import Plain, Value
 
 
@@ -48,9 +52,9 @@ class Builder:
             yield from self._evaluated(text, ())
         if self._easy():
             yield from itertools.islice(self._searched(), 6)
-            yield from self._factories()
+            yield from self.factories()
         else:
-            factories = self._factories()
+            factories = self.factories()
             yield from itertools.islice(factories, 1)
             yield from itertools.islice(self._searched(), 6)
             yield from factories
@@ -60,10 +64,10 @@ class Builder:
         needed = [s for s in self.slots if not s.optional]
         return not any(s.name in ("block", "layers", "cfg", "arch", "block_args", "depths") for s in needed)
 
-    def _evaluated(self, text: str, imports: tuple[tuple[str, str], ...]) -> Iterator[Built]:
+    def _evaluated(self, text: str, imports: tuple[tuple[str, str], ...], wants: type | None = None) -> Iterator[Built]:
         trial = self.stage.tracer.run(lambda: self.stage.value(Plain(text, imports)))
-        if trial.error is None and isinstance(trial.result, self.cls):
-            yield Built(trial.result, text, (self.own, *imports))
+        if trial.error is None and isinstance(trial.result, wants or self.cls):
+            yield Built(trial.result, text, imports or (self.own,))
         elif trial.error is not None:
             self.stage.reason = trial.message
 
@@ -75,7 +79,7 @@ class Builder:
             args, kwargs = stage.positional(self.slots, state)
             return self.cls(*args, **kwargs)
 
-        search = Search(self.slots, once, stage.tracer, stage.path, stage.soon(8.0), 80)
+        search = Search(self.slots, once, stage.tracer, stage.path, stage.soon(0.4), 80)
         for found in search.found():
             if found.trial.error is not None:  # an in-place error while it is built
                 stage.faults.append(found.trial.fault or "")
@@ -101,8 +105,8 @@ class Builder:
             return None
         return Built(trial.result, *self.described(state), state)
 
-    def _factories(self) -> Iterator[Built]:
-        """Functions of the file that need nothing and return such an object."""
+    def factories(self, of_class: bool = True) -> Iterator[Built]:
+        """What functions of the file return that need nothing: such objects, or any module."""
         found = []
         for name, function in vars(self.stage.module).items():
             if not inspect.isfunction(function) or function.__module__ != self.stage.module.__name__ or name[0] == "_":
@@ -115,7 +119,25 @@ class Builder:
             if self.stage.late():
                 return
             imports = ((self.stage.module.__name__, name),)
-            yield from self._evaluated(f"{name}()", imports)
+            yield from self._evaluated(f"{name}()", imports, self.cls if of_class else nn.Module)
+
+    def suggested(self, state: State, trial: Trial) -> list[State]:
+        """States that a failed call asks for: numbers as its error names them, options that it lacked."""
+        text = str(trial.error)
+        lines = last_lines(trial.error.__traceback__ if trial.error is not None else None, self.stage.path)
+        used = set().union(*(words(linecache.getline(self.stage.path, line).strip()) for _, line in lines[:2]))
+        blamed = {i for i, s in enumerate(self.slots) if s.name in used or f"self.{s.name}" in used}
+        out = [_with(state, i, v) for i in sorted(blamed) for v in self.slots[i].values[1:3] if self.slots[i].optional]
+        for had, wants in said(text):
+            for index, value in enumerate(state):
+                if isinstance(value, Plain) and value.code == str(had):
+                    out.append(_with(state, index, Plain(str(wants))))
+                elif isinstance(value, Plain) and value.code.isdecimal() and had and int(value.code) * wants % had == 0:
+                    out.append(_with(state, index, Plain(str(int(value.code) * wants // had))))
+        if "NoneType" in text:
+            options = [i for i, s in enumerate(self.slots) if s.optional and state[i] is None and len(s.values) > 1]
+            out += [_with(state, i, self.slots[i].values[1]) for i in options]
+        return [s for s in dict.fromkeys(out) if s != state]
 
     def flips(self, state: State) -> Iterator[State]:
         """States with one option changed that has a default."""
@@ -123,6 +145,10 @@ class Builder:
             if slot.optional and len(slot.values) > 1 and state[index] is None:
                 for value in _flipped(slot):
                     yield (*state[:index], value, *state[index + 1 :])
+
+
+def _with(state: State, index: int, value: Value | None) -> State:
+    return (*state[:index], value, *state[index + 1 :])
 
 
 def _flipped(slot: Slot) -> list[Value]:

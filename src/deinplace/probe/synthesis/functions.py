@@ -32,7 +32,7 @@ def calls(
     name: str,
     numbers: tuple[int, ...] = (),
     tries: int = 60,
-    seconds: float = 8.0,
+    share: float = 0.4,
     needs_new: bool = False,
 ) -> State | None:
     """Search for arguments, then for others that reach what is left; the first state that worked, or None."""
@@ -48,9 +48,9 @@ def calls(
             scalar(out).backward()
         return out
 
-    search = Search(chosen, once, stage.tracer, stage.path, stage.soon(seconds), tries, numbers)
+    search = Search(chosen, once, stage.tracer, stage.path, stage.soon(share), tries, numbers)
     first: State | None = None
-    extra = 6
+    extra = 8
     for found in search.found():
         if first is not None and not found.trial.lines.get(stage.path, set()) & stage.left():
             extra -= 1
@@ -69,8 +69,9 @@ def calls(
         first = first or (found.state if kept or needs_new else None)
         if not stage.left() or (first is None and stage.late()):
             break
-    if first is None and search.best is not None and not stage.reason:
-        stage.reason = search.best.message
+    stage.stuck = search.best if first is None else None
+    if stage.stuck is not None:
+        stage.reason = stage.stuck.message
     return first
 
 

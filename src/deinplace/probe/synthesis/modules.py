@@ -15,6 +15,7 @@ from .guide import Guide
 from .search import Slot, State
 from .slots import slots
 from .stage import Stage, snake
+from .trace import Trial
 
 
 def exercise_class(stage: Stage, cls: type, methods: tuple[str, ...], seen: tuple[str, ...]) -> None:
@@ -25,10 +26,41 @@ def exercise_class(stage: Stage, cls: type, methods: tuple[str, ...], seen: tupl
     builder = Builder(stage, cls, seen)
     for count, built in enumerate(builder.ways()):
         stage.built = True
-        if _Object(stage, builder, built, methods).exercise() or stage.late():
+        if _settled(stage, builder, built, methods) or stage.late() or count == 6:
+            break
+    if not stage.scenes or stage.left():
+        _by_carriers(stage, builder)
+
+
+def _settled(stage: Stage, builder: Builder, built: Built, methods: tuple[str, ...], depth: int = 0) -> bool:
+    """Exercise one object; where no call of it works, one built as the error suggests."""
+    thing = _Object(stage, builder, built, methods)
+    if thing.exercise():
+        return True
+    if built.state is None or stage.scenes or thing.stuck is None or depth == 2:
+        return False
+    for state in builder.suggested(built.state, thing.stuck)[:5]:
+        if stage.late():
+            return False
+        other = builder.rebuilt(state)
+        if other is not None and _settled(stage, builder, other, methods, depth + 1):
+            return True
+        if stage.scenes:
+            return False
+    return False
+
+
+def _by_carriers(stage: Stage, builder: Builder) -> None:
+    """Whole models of the file may use what could not be built or reached alone."""
+    for count, built in enumerate(builder.factories(of_class=False)):
+        if count == 3 or stage.late() or not stage.left():
             return
-        if count == 8:
-            return
+        thing = built.thing
+        if isinstance(thing, nn.Module):
+            guide = Guide(thing)
+            chosen = _slots(thing, "__call__", guide)
+            if chosen is not None:
+                _Object(stage, builder, built, ()).call("__call__", chosen, guide, True)
 
 
 def _exercise_autograd(stage: Stage, cls: Any) -> None:
@@ -45,13 +77,15 @@ class _Object:
     def __init__(self, stage: Stage, builder: Builder, built: Built, methods: tuple[str, ...]) -> None:
         self.stage, self.builder, self.built, self.methods = stage, builder, built, methods
         self.name = f"test_{snake(builder.cls.__name__)}"
+        self.stuck: Trial | None = None
+        """The attempt that came furthest, of a call that never worked."""
 
     def exercise(self) -> bool:
         """True where nothing is left to do for this class."""
         thing = self.built.thing
         if thing is None:
             return self._fails_when_built()
-        worked = False
+        worked: list[tuple[str, list[Slot], State]] = []
         guide = Guide(thing if isinstance(thing, nn.Module) else None)
         for method in self._called(thing):
             if worked and not self.stage.left():
@@ -59,13 +93,14 @@ class _Object:
             chosen = _slots(thing, method, guide)
             if chosen is None:
                 continue
-            state = self._call(self.built, method, chosen, guide, worked)
-            if state is None:
-                continue
-            worked = True
+            state = self.call(method, chosen, guide, bool(worked))
+            if state is not None:
+                worked.append((method, chosen, state))
+            self.stuck = self.stuck or self.stage.stuck
+        for method, chosen, state in worked:
             if self.stage.left():
                 self._more(method, chosen, guide, state)
-        return worked and not self.stage.left()
+        return bool(worked) and not self.stage.left()
 
     def _called(self, thing: Any) -> Iterator[str]:
         """`forward` (or `__call__`) first, then the methods that hold what is wanted."""
@@ -101,8 +136,12 @@ class _Object:
         suffix = "" if method == "__call__" else f"_{snake(method)}"
         return calls(
             self.stage, function, chosen, text, before, list(built.imports), self.name + suffix, guide.numbers,
-            tries, 8.0, needs_new=more,
+            tries, needs_new=more,
         )  # fmt: skip
+
+    def call(self, method: str, chosen: list[Slot], guide: Guide, more: bool) -> State | None:
+        """Search for arguments of one method; with `more` only those that reach something new."""
+        return self._call(self.built, method, chosen, guide, more)
 
     def _more(self, method: str, chosen: list[Slot], guide: Guide, state: State) -> None:
         """Other modes and options of the constructor, as long as they reach something new."""

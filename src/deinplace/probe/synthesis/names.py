@@ -74,7 +74,7 @@ BUILD: tuple[tuple[str, tuple[str, ...]], ...] = (
         r"body|inner|core|sub_?layer|head|stem|proj|encoder|decoder|backbone|trunk|feature_extractor|base_model|"
         r"original\w*|m"
     ),
-     ("nn.Linear(32, 32)", "nn.Conv2d(32, 32, 3, padding=1)", "nn.Identity()", "nn.Linear", "nn.Identity", "nn.Conv2d")),
+     ("nn.Linear(32, 32)", "nn.Conv2d(32, 32, 3, padding=1)", "nn.Identity()", "nn.Linear", "nn.Conv2d")),
     ((
         r"(use|with|is|has|do|add|no|apply|enable|return|need|share|learn\w*|require)_\w+|bias|affine|"
         r"bidirectional|batch_first|residual|causal|downsample|upsample|pre_?norm|training|inplace|last|first|"
@@ -160,6 +160,7 @@ CALL: tuple[tuple[str, tuple[str, ...]], ...] = (
     ), ("False", "True")),
     (r"(n|num|count|times|n_\w+|num_\w+|max_\w+|steps?|k|depth|length|len|seq_len|T|L|N|B|bs|batch_?size)",
      ("4", "2", "8", "64")),
+    (r"a|b|lo|hi|low|high|(min|max)_?(val\w*|value)?|mean|std", ("0.5", "2", "float:C")),
     (r"weights?|kernel|filters?|w|W|gamma|beta|running_\w+|mean|std|var",
      ("float:C", "float:C,C", "float:C,C,3,3", "like", "float:C,1,3,3")),
     (r"fn|func|function|act|activation|op|reduce_fn|loss_fn|criterion|callback",

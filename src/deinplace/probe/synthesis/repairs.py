@@ -125,14 +125,7 @@ def _reranked(tensor: Tensor) -> Iterator[Tensor]:
 
 def _sizes(text: str) -> Iterator[Change]:
     """Changes of one size to another that the text names."""
-    pairs: list[tuple[int, int]] = []
-    for pattern, order in _PAIRS:
-        for found in re.finditer(pattern, text):
-            had, wants = (int(found[i]) for i in order)
-            pairs.append((had, wants))
-            if order is _BOTH:
-                pairs.append((wants, had))
-    for had, wants in dict.fromkeys(pairs):
+    for had, wants in said(text):
         yield lambda t, had=had, wants=wants: _scaled(t, had, wants)  # type: ignore[misc]
     if re.search(
         r"[Kk]ernel size|more than 1 value per channel|smaller than|too small|[Pp]adding size",
@@ -148,6 +141,18 @@ def _sizes(text: str) -> Iterator[Change]:
         yield lambda t: _scaled(t, size, product)
 
 
+def said(text: str) -> list[tuple[int, int]]:
+    """(what a size was, what it should be) as a text says it; both ways round where it does not say which."""
+    pairs: list[tuple[int, int]] = []
+    for pattern, order in _PAIRS:
+        for found in re.finditer(pattern, text):
+            had, wants = (int(found[i]) for i in order)
+            pairs.append((had, wants))
+            if order is _BOTH:
+                pairs.append((wants, had))
+    return list(dict.fromkeys(pairs))
+
+
 _BOTH = (1, 2)
 _PAIRS: tuple[tuple[str, tuple[int, int]], ...] = (
     (r"to have (\d+) channels, but got (\d+)", (2, 1)),
@@ -156,7 +161,7 @@ _PAIRS: tuple[tuple[str, tuple[int, int]], ...] = (
     (r"normalized_shape=\[(\d+)\].*?but got input of size\[\d+, (\d+)", (2, 1)),
     (r"contain (\d+) elements not (\d+)", (1, 2)),
     (r"tensor a \((\d+)\) must match the size of tensor b \((\d+)\)", _BOTH),
-    (r"to match.*?got (\d+) and expected (\d+)|size \[\d+, (\d+)\].*?got: (\d+)", _BOTH),
+    (r"to match.*?got (\d+) and expected (\d+)", _BOTH),
     (r"[Ee]xpected.*?(\d+).*?(?:got|but|found|not|received|is).*?(\d+)", (2, 1)),
     (r"(\d+)\D+(?:doesn't|does not|must|should) (?:match|equal|be)\D+(\d+)", _BOTH),
     (r"divisible by\D+(\d+)\D+(\d+)", _BOTH),

@@ -6,6 +6,7 @@ import ast
 import heapq
 import itertools
 import linecache
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from typing import Any
 
 from .repairs import repairs
 from .trace import Tracer, Trial, last_lines
-from .values import Value, tensors
+from .values import Group, Plain, Value, tensors
 
 State = tuple[Value | None, ...]
 """One value for each parameter; None leaves it to its default."""
@@ -71,7 +72,7 @@ class Search:
             self.last = trial
             if trial.done:
                 yield Found(state, trial)
-                for more in self._alternatives(state, range(len(self.slots))):
+                for more in (*self._all_options(state), *self._alternatives(state, range(len(self.slots)))):
                     push(more, trial.progress - 1, depth + 1)
                 continue
             if self.best is None or trial.progress > self.best.progress:
@@ -103,15 +104,34 @@ class Search:
                 full[i] = value
             merged.append(tuple(full))
         indices = [i for i, slot in enumerate(self.slots) if slot.name in blamed]
-        others = list(self._alternatives(state, indices))
+        others = [*self._listed(state, indices, text), *self._alternatives(state, indices)]
         if given:
             yield from merged[:10]
         yield from others
         yield from merged[10:]
         yield from self._alternatives(state, [i for i, slot in enumerate(self.slots) if not slot.optional])
+        yield from self._alternatives(state, [i for i, slot in enumerate(self.slots) if slot.optional], 2)
 
-    def _alternatives(self, state: State, indices: Sequence[int]) -> Iterator[State]:
-        for position in range(1, 8):
+    def _all_options(self, state: State) -> Iterator[State]:
+        """Everything given that may be left out, and no flag as it is by default."""
+        yield tuple(
+            slot.values[1] if slot.optional and value is None and len(slot.values) > 1 else value
+            for slot, value in zip(self.slots, state, strict=True)
+        )
+
+    @staticmethod
+    def _listed(state: State, indices: Sequence[int], text: str) -> Iterator[State]:
+        """A list of numbers where one number was no list."""
+        if not re.search(r"'(int|float)' object is not (subscriptable|iterable)|'(int|float)' has no len", text):
+            return
+        for index in indices:
+            value = state[index]
+            one = value if isinstance(value, Plain) else Plain("0.1" if "'float'" in text else "2")
+            for count in (4, 2):
+                yield (*state[:index], Group((one,) * count), *state[index + 1 :])
+
+    def _alternatives(self, state: State, indices: Sequence[int], most: int = 8) -> Iterator[State]:
+        for position in range(1, most):
             for index in indices:
                 slot = self.slots[index]
                 if position < len(slot.values):
@@ -146,6 +166,4 @@ def words(source: str) -> set[str]:
             elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
                 found.add(f"{node.value.id}.{node.attr}")
         return found
-    import re
-
     return set(re.findall(r"[A-Za-z_][\w.]*", source))

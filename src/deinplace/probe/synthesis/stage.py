@@ -32,7 +32,7 @@ class Stage:
     name: str
     wanted: set[int]
     tracer: Tracer
-    deadline: float
+    seconds: float
     sliced: tuple[tuple[str, str], ...] = ()
     scenes: list[Scene] = field(default_factory=list)
     reached: Lines = field(default_factory=dict)
@@ -42,7 +42,12 @@ class Stage:
     forward: bool = False
     backward: bool = False
     reason: str = ""
+    stuck: Trial | None = None
+    """The attempt that came furthest of the last search that found nothing."""
     report: Callable[[], None] = lambda: None
+
+    def __post_init__(self) -> None:
+        self.deadline = time.monotonic() + self.seconds
 
     def left(self) -> set[int]:
         """Wanted lines that no scene reaches."""
@@ -52,9 +57,9 @@ class Stage:
         """True where time is up."""
         return time.monotonic() > self.deadline
 
-    def soon(self, seconds: float) -> float:
-        """A deadline of its own for a part of the work."""
-        return min(self.deadline, time.monotonic() + seconds)
+    def soon(self, share: float) -> float:
+        """A deadline of its own for a part of the work: a share of the whole time."""
+        return min(self.deadline, time.monotonic() + share * self.seconds)
 
     def value(self, value: Value) -> Any:
         """What an argument's text makes."""
@@ -120,7 +125,10 @@ def call_text(function: str, args: Iterable[tuple[str, Value, bool]]) -> tuple[l
         taken.add(chosen)
         text = value.text()
         if isinstance(value, Tensor) and value.floating:
-            before += [f"{chosen}0 = {value.leaf()}", f"{chosen} = {chosen}0 * 1.0  # no leaf: it may be written to"]
+            before += [
+                f"{chosen}0 = {value.leaf()}",
+                f"{chosen} = {value.changed(f'{chosen}0')}  # no leaf: it may be written to",
+            ]
             text = chosen
         elif any(tensors(value)):
             before.append(f"{chosen} = {text}")

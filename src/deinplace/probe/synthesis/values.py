@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-_FLOATING = {"float": "torch.randn", "unit": "torch.rand"}
+_FLOATING = {"float": "torch.randn", "unit": "torch.rand", "box": "torch.rand"}
 
 
 @dataclass(frozen=True)
@@ -27,15 +27,19 @@ class Tensor:
         sizes = ", ".join(map(str, self.shape))
         if self.floating:
             return f"{_FLOATING[self.kind]}({sizes or '()'}, requires_grad=True)"
-        if self.kind == "box":
-            return f"torch.rand({sizes}).cumsum(-1)"
         if self.kind == "bool":
             return f"torch.rand({sizes or '()'}) > 0.5"
         return f"torch.randint(0, {self.high}, {self.shape})"
 
     def text(self) -> str:
         """Text of the tensor as an argument: one that may be written to."""
-        return f"{self.leaf()} * 1.0" if self.floating else self.leaf()
+        return self.changed(self.leaf())
+
+    def changed(self, leaf: str) -> str:
+        """Text of what is passed, made of the leaf: no leaf itself, and of boxes the corners in order."""
+        if self.kind == "box":
+            return f"{leaf}.cumsum(-1)"
+        return f"{leaf} * 1.0" if self.floating else leaf
 
 
 @dataclass(frozen=True)
