@@ -66,6 +66,7 @@ class State:
             "failure": self.failure,
             "compiled": self.compiled,
             "devices": sorted(self.recorder.sketch.devices) if self.recorder is not None else [],
+            "costs": self.recorder.costs.plain() if self.recorder is not None else None,
             "files": _files() if self.finished else [],
             "stale": self.watcher.found if self.watcher is not None else [],
         }

@@ -13,6 +13,7 @@ from deinplace.rules import rule
 from deinplace.rules.base import Incident, Project
 from deinplace.verify import incidents, wording
 from deinplace.verify.broad import Broad, lines_that_wrote
+from deinplace.verify.cost import memory
 from deinplace.verify.drivers import Driver, Laboratory, Run, Settings
 from deinplace.verify.groups import group
 from deinplace.verify.lines import back, moved
@@ -215,7 +216,9 @@ class Mender:
         if verdict.status != "confirmed" and not self.options.unsafe:
             return self._outcome(None, {}, bench, refused=replace(last, reason=verdict.reason))
         changed = {p: s.text for p, s in bench.current.items() if s.text != self.sources[p].text}
-        return self._outcome(verdict, changed, bench)
+        outcome = self._outcome(verdict, changed, bench)
+        count = len({f.rewrite for f in outcome.findings if f.state == "fixable"})
+        return replace(outcome, memory=memory(bench.thrift.before, last.usage, count))
 
     def _without_oracle(self, found: tuple[Incident, ...]) -> Outcome:
         """The program does not even run under the probe: say what is known; with --unsafe see what lets it run."""

@@ -8,10 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from deinplace.analysis.source import Source
-from deinplace.model import Place, Rewrite, Status, Trial, Verdict
+from deinplace.model import Memory, Place, Rewrite, Status, Trial, Verdict
 from deinplace.rules import rule
 from deinplace.rules.base import Incident
 from deinplace.verify import incidents
+from deinplace.verify.cost import Usage, memory
 from deinplace.verify.groups import Group
 from deinplace.verify.recording import changes_argument_aside, recordings
 from deinplace.verify.trial import Bench, Result
@@ -31,6 +32,7 @@ class Choice:
     reason: str = ""
     unproved: bool = False
     """True where the rewrite changes what is computed, and was asked for with `--unsafe`."""
+    memory: Memory | None = None
 
 
 class Search:
@@ -50,13 +52,28 @@ class Search:
             self.progress(f"trying {len(first)} rewrite{'s' * (len(first) > 1)}")
             result = self.bench.run(first, watch=False)
             if result.equal:
-                return [self._held(g, options[id(g)][0], ()) for g in groups], result
+                return self._thrifty(groups, options, first, result)
         choices = [self._alone(g, options[id(g)]) for g in groups]
         return self._together(choices)
 
-    def _held(self, group: Group, rewrite: Rewrite, before: tuple[Trial, ...]) -> Choice:
+    def _thrifty(
+        self, groups: Sequence[Group], options: Mapping[int, Sequence[Rewrite]], chosen: list[Rewrite], result: Result
+    ) -> tuple[list[Choice], Result]:
+        """All of `chosen` hold together: where they cost much memory, cheaper ones in their stead that hold as well."""
+        for index, group in enumerate(groups):
+
+            def run(other: Rewrite, index: int = index) -> Usage | None:
+                tried = self.bench.run([*chosen[:index], other, *chosen[index + 1 :]], watch=False)
+                return tried.usage if tried.equal else None
+
+            chosen[index] = self.bench.thrift.cheaper(chosen[index], result.usage, options[id(group)][1:], run)
+            result = self.bench.run(chosen, watch=False)
+        cost = memory(self.bench.thrift.before, result.usage, len(chosen))
+        return [self._held(g, r, (), cost) for g, r in zip(groups, chosen, strict=True)], result
+
+    def _held(self, group: Group, rewrite: Rewrite, before: tuple[Trial, ...], cost: Memory | None) -> Choice:
         trial = Trial(rewrite, Verdict("confirmed", "the run saw what the oracle saw"))
-        return Choice(group, rewrite, (*before, trial))
+        return Choice(group, rewrite, (*before, trial), memory=cost)
 
     def _alone(self, group: Group, options: Sequence[Rewrite]) -> Choice:
         """Try a group's alternatives under copy-on-write, where other groups' conflicts do no harm."""
@@ -67,8 +84,10 @@ class Search:
                 break  # would prove the literal program right, which may not be the one that is meant
             self.progress(f"trying {rewrite.title} ({index + 1} of {len(options)})")
             result = self.bench.run((rewrite,), watch=True)
-            if result.equal and not self.still_there(group, result) and not self.refused_again(group, rewrite):
-                return self._held(group, rewrite, tuple(trials))
+            if self._holds(group, rewrite, result):
+                best = self._cheapest(group, rewrite, options[index + 1 :], result)
+                cost = memory(self.bench.thrift.before, self.bench.run((best,), watch=True).usage)
+                return self._held(group, best, tuple(trials), cost)
             reason = result.reason or "the conflict is still there"
             status: Status = "unconfirmed" if reason.startswith("not tried") else "refuted"
             trials.append(Trial(rewrite, Verdict(status, reason)))
@@ -83,6 +102,19 @@ class Search:
         bare = "not-fixable" if group.barred else "no-rewrite"
         reason = "refuted" if trials else ("unsafe" if group.alternatives else bare)
         return Choice(group, None, tuple(trials), reason)
+
+    def _holds(self, group: Group, rewrite: Rewrite, result: Result) -> bool:
+        """Whether a rewrite alone, under copy-on-write, mends its group."""
+        return result.equal and not self.still_there(group, result) and not self.refused_again(group, rewrite)
+
+    def _cheapest(self, group: Group, rewrite: Rewrite, others: Sequence[Rewrite], result: Result) -> Rewrite:
+        """`rewrite`, which holds, or one of `others` that holds and costs much less."""
+
+        def run(other: Rewrite) -> Usage | None:
+            tried = self.bench.run((other,), watch=True)
+            return tried.usage if self._holds(group, other, tried) else None
+
+        return self.bench.thrift.cheaper(rewrite, result.usage, others, run)
 
     def still_there(self, group: Group, result: Result) -> bool:
         """Whether one of a group's incidents is among those that a run left."""

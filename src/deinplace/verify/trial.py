@@ -11,6 +11,7 @@ from deinplace.rewrite.apply import CheckError, OverlapError, apply, check
 from deinplace.rules import rule
 from deinplace.rules.base import Incident
 from deinplace.verify import incidents
+from deinplace.verify.cost import Thrift, Usage, usage
 from deinplace.verify.drivers import Driver, Laboratory, Run, Settings
 from deinplace.verify.recording import Comparison, Difference, compare
 
@@ -28,6 +29,8 @@ class Result:
     """Values that a call left behind unlike the original, and that something read afterwards."""
     files: Mapping[str, Source] = field(default_factory=dict)
     """The changed files that ran."""
+    usage: Usage | None = None
+    """What it cost."""
 
 
 @dataclass
@@ -47,6 +50,10 @@ class Bench:
     known: dict[object, Result] = field(default_factory=dict)
     reordered: bool = False
     """True once an accepted rewrite has moved steps or backward calls."""
+    thrift: Thrift = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.thrift = Thrift(usage(self.oracle) if self.oracle is not None else None)
 
     def spent(self) -> bool:
         """True where no further run is allowed."""
@@ -96,7 +103,7 @@ class Bench:
             return Result(False, False, why, left=incidents.incidents(run), files=files)
         left = incidents.incidents(run) if watch else ()
         if self.oracle is None or any(rule(r.rule).changes_gradients for r in rewrites):
-            return Result(True, True, "", None, left, files=files)
+            return Result(True, True, "", None, left, files=files, usage=usage(run))
         reordered = self.reordered or any(rule(r.rule).reorders for r in rewrites)
         comparison = compare(self.oracle, run, self.noise, reordered)
         if comparison.hard:
@@ -106,7 +113,7 @@ class Bench:
         stale = self._stale(settings, comparison) if comparison.soft else ()
         if stale:
             return Result(False, True, f"{stale[0]}, and it is read afterwards", comparison, left, stale, files)
-        return Result(True, True, "", comparison, left, files=files)
+        return Result(True, True, "", comparison, left, files=files, usage=usage(run))
 
     def _stale(self, settings: Settings, comparison: Comparison) -> tuple[Difference, ...]:
         """Of the values that calls left behind unlike the original: those that something reads later."""

@@ -76,6 +76,7 @@ def findings(
             verdict=_verdict(choice, proof if done else None),
             severity="error" if choice.group.incidents else "note",
             trials=choice.trials,
+            memory=choice.memory if done else None,
         )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 LARGEST = 50 * 2**20
 """Bytes; larger projects are run where they are, and may not write there."""
 _MOST = 20_000
-_SKIPPED = frozenset(
+SKIPPED = frozenset(
     {".git", ".hg", ".svn", "__pycache__", "node_modules", ".venv", ".tox", ".nox", ".mypy_cache", ".ruff_cache",
      ".pytest_cache", ".hypothesis", "site-packages"}
 )  # fmt: skip
@@ -65,6 +65,6 @@ def _files(root: str) -> Iterator[Path]:
     for base, folders, names in os.walk(root):
         here = Path(base)
         links = [name for name in folders if (here / name).is_symlink()]
-        folders[:] = [f for f in folders if f not in _SKIPPED and not (here / f / "pyvenv.cfg").exists()]
+        folders[:] = [f for f in folders if f not in SKIPPED and not (here / f / "pyvenv.cfg").exists()]
         for name in (*names, *links):
             yield here / name

@@ -52,6 +52,7 @@ class _Ladder:
         self.sources, self.options, self.asked, self.progress = sources, options, asked, progress
         self.rest = Rest(sources, options)
         self.current = dict(sources)
+        self.chosen = False
         self.started = time.monotonic()
         self.witnesses: list[Witness] = []
         self.misses: list[Miss] = []
@@ -66,26 +67,31 @@ class _Ladder:
 
     def climb(self) -> Outcome:
         """Programs first; then, for faults that none of them reaches, the other rungs."""
-        for rung in rungs.all_rungs(self.sources, self.asked.cwd):
+        for rung in rungs.all_rungs(self.sources, self.asked.cwd, self.asked.timeout / 3):
             wanted = self.rest.unreached(self.witnesses)
             if rung.needs_targets and not wanted:
-                continue
-            for harness in rung.harnesses(wanted):
-                if not self._has_python():
-                    return self._joined()
+                break
+            python = self._python()
+            if python is None:
+                break
+            found, misses = rung.harnesses(wanted, python)
+            self.misses += misses
+            for harness in found:
+                if rung.needs_targets and not set(self.rest.unreached(self.witnesses)) & set(harness.exercises):
+                    continue  # others reach by now what it is for
                 self._try(harness)
         return self._joined()
 
-    def _has_python(self) -> bool:
-        """Choose the interpreter, once there is something to run."""
-        if self.asked.python is None or not self.witnesses:
+    def _python(self) -> str | None:
+        """The interpreter, chosen once there is something to run."""
+        if not self.chosen:
+            self.chosen = True
             python = rungs.interpreter(self.asked.python)
             if python is None:
                 where = self.asked.python or "any Python on PATH"
                 self.notes.append(f"no harness was run: {where} has no torch")
-                return False
             self.asked = replace(self.asked, python=python)
-        return True
+        return self.asked.python
 
     # ---- one harness
 
@@ -106,7 +112,8 @@ class _Ladder:
         """Run a harness and mend what it shows; the reason why it is of no use, or nothing."""
         lab = Chamber(harness.root)
         driver = rungs.driver(harness, lab, self.asked, max_steps)
-        witness = Witness(harness, lab, driver, self.sources, self.options, self.progress, self.current)
+        only = None if harness.rung in ("program", "tests") else self.rest.places()
+        witness = Witness(harness, lab, driver, self.sources, self.options, self.progress, self.current, only)
         self.witnesses.append(witness)
         try:
             outcome = witness.mend()

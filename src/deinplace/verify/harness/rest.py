@@ -63,6 +63,10 @@ class Rest:
         planned = static.everywhere(sources, taken, self.options.refine)
         return [(site, r) for site, r, _ in planned if allowed is None or r.rule in allowed]
 
+    def places(self) -> frozenset[tuple[str, int]]:
+        """Files and lines of the writes that are faults."""
+        return frozenset((p.path, p.span.line) for p in map(_place, self.made) if p is not None)
+
     def unreached(self, witnesses: Iterable[Witness]) -> tuple[Target, ...]:
         """Functions with faults, or with rewrites to make, whose writes no harness has run."""
         ran = {line for w in witnesses for line in w.ran}

@@ -14,8 +14,11 @@ from typing import TYPE_CHECKING
 from deinplace.analysis.source import Source
 from deinplace.verify.drivers import Driver
 from deinplace.verify.harness.contain import Chamber
-from deinplace.verify.harness.model import Harness, Target
+from deinplace.verify.harness.examples import examples
+from deinplace.verify.harness.model import Harness, Miss, Target
 from deinplace.verify.harness.programs import programs
+from deinplace.verify.harness.synthesise import harnesses
+from deinplace.verify.harness.tests import tests
 
 if TYPE_CHECKING:
     from deinplace.verify.harness.ladder import Asked
@@ -25,16 +28,31 @@ _PROBE = "import importlib.util as u, sys; sys.exit(0 if all(u.find_spec(n) for 
 
 @dataclass(frozen=True)
 class Rung:
-    """One source of harnesses; `needs_targets` where it is asked only for functions that lower rungs do not reach."""
+    """One source of harnesses. `needs_targets` where it is asked only for functions that lower rungs do not reach."""
 
     name: str
-    harnesses: Callable[[Sequence[Target]], Sequence[Harness]]
+    harnesses: Callable[[Sequence[Target], str], tuple[Sequence[Harness], Sequence[Miss]]]
+    """Harnesses for some functions under an interpreter, and what would be one but for a reason."""
     needs_targets: bool = True
 
 
-def all_rungs(sources: Mapping[str, Source], cwd: str) -> tuple[Rung, ...]:
-    """The ladder."""
-    return (Rung("program", lambda _: programs(sources, cwd), needs_targets=False),)
+def all_rungs(sources: Mapping[str, Source], cwd: str, seconds: float) -> tuple[Rung, ...]:
+    """The ladder; `seconds` is what one call may take that the last rung tries."""
+    return (
+        Rung("program", lambda _, __: (programs(sources, cwd), ()), needs_targets=False),
+        Rung("tests", lambda wanted, python: _tests(sources, wanted, cwd, python)),
+        Rung("example", lambda wanted, _: (examples(sources, wanted, cwd), ())),
+        Rung("synthesis", lambda wanted, python: harnesses(sources, wanted, cwd, python, seconds)),
+    )
+
+
+def _tests(
+    sources: Mapping[str, Source], wanted: Sequence[Target], cwd: str, python: str
+) -> tuple[Sequence[Harness], Sequence[Miss]]:
+    found = tests(sources, wanted, cwd)
+    if found and not has(python, "pytest"):
+        return (), [Miss(harness, f"{python} has no pytest") for harness in found]
+    return found, ()
 
 
 def interpreter(asked: str | None) -> str | None:

@@ -8,12 +8,14 @@ from functools import cached_property
 
 from deinplace.analysis.source import Source
 from deinplace.model import Trial, Verdict
+from deinplace.rules.base import Incident
 from deinplace.verify import wording
 from deinplace.verify.broad import Broad
-from deinplace.verify.drivers import Driver, DriverError
+from deinplace.verify.drivers import Driver, DriverError, Run
 from deinplace.verify.harness.contain import Chamber
 from deinplace.verify.harness.model import Harness
 from deinplace.verify.harness.rest import Offer
+from deinplace.verify.incidents import written_at
 from deinplace.verify.lines import back
 from deinplace.verify.mend import Mender, Options, Progress
 from deinplace.verify.search import Choice
@@ -32,9 +34,18 @@ class Witness(Mender):
         options: Options,
         progress: Progress,
         start: Mapping[str, Source],
+        only: frozenset[tuple[str, int]] | None = None,
     ) -> None:
         super().__init__(lab, driver, sources, replace(options, all_sites=False), progress, start)
         self.harness = harness
+        self.only = only
+        """Files and lines of writes to mend: what code that was made up shows besides need not be a fault."""
+
+    def _incidents(self, run: Run) -> tuple[Incident, ...]:
+        found = super()._incidents(run)
+        if self.only is None:
+            return found
+        return tuple(i for i in found if any((p.path, p.span.line) in self.only for p in written_at(i)))
 
     @property
     def able(self) -> bool:
@@ -44,7 +55,8 @@ class Witness(Mender):
     @cached_property
     def files(self) -> frozenset[str]:
         """The user's files that the runs loaded."""
-        return frozenset(self.first.gather("files") if self.first is not None else ())
+        loaded = self.first.gather("files") if self.first is not None else []
+        return frozenset((*loaded, *(path for path, _ in self.ran)))
 
     def loads(self, paths: Iterable[str]) -> bool:
         """Whether a run loaded one of some files."""
