@@ -124,14 +124,15 @@ def _output(command: list[str], folder: Path, name: str, seconds: float) -> str:
         )  # fmt: skip
     except OSError as error:
         raise CheckerError(f"{name} cannot be started: {error.strerror}") from None
-    try:
-        out, _ = child.communicate(timeout=seconds)
-    except subprocess.TimeoutExpired:
-        _end(child)
-        raise CheckerError(f"{name} took longer than {seconds:.0f} seconds") from None
-    except BaseException:
-        _end(child)
-        raise
+    with child:
+        try:
+            out, _ = child.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            _end(child)
+            raise CheckerError(f"{name} took longer than {seconds:.0f} seconds") from None
+        except BaseException:
+            _end(child)
+            raise
     text = out.decode("utf-8", "replace")
     if child.returncode not in (0, 1):
         raise CheckerError(f"{name} failed with exit code {child.returncode}: {_last(text)}")

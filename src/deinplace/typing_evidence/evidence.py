@@ -20,6 +20,8 @@ from deinplace.typing_evidence.questions import Question, about
 from deinplace.typing_evidence.tree import Tree
 
 Key = tuple[str, ...]
+_ARRAYS = ("ndarray", "numpy.")
+"""Types whose items are no tensors, so that a write to an item is a write to them."""
 INSTALL = "pip install 'deinplace[types]'"
 
 
@@ -66,7 +68,7 @@ def ask(
     spent: dict[str, float] = {}
     with Tree() as tree:
         tree.write(sources, asked)
-        classes = Classes(sources, env.packages)
+        classes = Classes(sources, (*tree.roots, *env.packages))
         told: dict[str, Revealed] = {}
         answers = [Answer()] * len(asked)
         for checker in found:
@@ -101,8 +103,10 @@ def _of(checker: str, question: Question, revealed: Revealed, classes: Classes) 
         if len(kinds) != 1:
             return Answer()
         answer = Answer(kinds.pop(), f"{checker} says `{_short(' or '.join(sorted(texts)))}`")
-        if answer.kind != "other":
+        if answer.kind != "other" or all(text.startswith(_ARRAYS) for text in texts):
             return answer
+        if question.spread and any(text.startswith(("tuple", "list")) for text in texts):
+            return Answer()
     return answer
 
 

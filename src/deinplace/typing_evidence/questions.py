@@ -6,6 +6,7 @@ import ast
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from deinplace.analysis import facts
 from deinplace.analysis.source import Source, span_of
 from deinplace.model import Span
 
@@ -19,6 +20,8 @@ class Question:
     element: ast.expr | None = None
     statement: ast.stmt | None = None
     """The augmented assignment in whose target the expression stands: it is asked just before."""
+    spread: bool = False
+    """A tuple or list is not what is written: its elements are."""
 
     @property
     def span(self) -> Span:
@@ -42,7 +45,7 @@ def about(path: str, form: str, node: ast.AST | None) -> Question | None:
     if form == "method":
         return Question(path, node.func.value) if isinstance(node.func, ast.Attribute) else None
     if form == "out":
-        return _keyword(path, node, ("out",))
+        return _out(path, node)
     if form in ("function", "flag"):
         return _first(path, node)
     return None
@@ -69,7 +72,7 @@ def of_statement(path: str, node: ast.stmt) -> Question | None:
 def of_candidate(source: Source, span: Span, form: str, imports: Mapping[str, str]) -> Question | None:
     """The question for a place of the census; None where none of its expressions holds what is written."""
     for node in source.by_span.get(span, ()):
-        if isinstance(node, ast.stmt):
+        if isinstance(node, ast.AugAssign | ast.Assign | ast.AnnAssign):
             return of_statement(source.path, node)
         if isinstance(node, ast.Call):
             return _of_call(source.path, node, form, imports)
@@ -79,24 +82,37 @@ def of_candidate(source: Source, span: Span, form: str, imports: Mapping[str, st
 def _of_call(path: str, node: ast.Call, form: str, imports: Mapping[str, str]) -> Question | None:
     func = node.func
     if form == "out":
-        return _keyword(path, node, ("out",))
-    if isinstance(func, ast.Attribute) and not _module(func.value, imports):
-        return Question(path, func.value)
-    made = (func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", ""))[:1].isupper()
-    return None if made else _first(path, node)  # a class is built here: what it will write is not at hand
+        return _out(path, node)
+    called = _called(func, imports)
+    if form == "flag":
+        # Anything else may be a class, or a function that makes one: what that will write is not at hand.
+        return _first(path, node) if facts.function(called) is not None else None
+    if called or not isinstance(func, ast.Attribute):
+        return _first(path, node)
+    return Question(path, func.value)
 
 
-def _module(node: ast.expr, imports: Mapping[str, str]) -> bool:
-    """True for a dotted name that starts at an imported one, such as `nn.init`."""
-    while isinstance(node, ast.Attribute):
-        node = node.value
-    return isinstance(node, ast.Name) and node.id in imports
+def _called(func: ast.expr, imports: Mapping[str, str]) -> str:
+    """The dotted name of an imported function; empty for a method."""
+    root = func
+    while isinstance(root, ast.Attribute):
+        root = root.value
+    if not isinstance(root, ast.Name) or root.id not in imports:
+        return ""
+    return imports[root.id] + ast.unparse(func)[len(root.id) :]
 
 
 def _first(path: str, node: ast.Call) -> Question | None:
     if node.args and not isinstance(node.args[0], ast.Starred):
         return Question(path, node.args[0])
     return _keyword(path, node, ("input", "self", "tensor"))
+
+
+def _out(path: str, node: ast.Call) -> Question | None:
+    value = next((k.value for k in node.keywords if k.arg == "out"), None)
+    if isinstance(value, ast.Tuple | ast.List):
+        value = value.elts[0] if value.elts and not isinstance(value.elts[0], ast.Starred) else None
+    return Question(path, value, spread=True) if value is not None else None
 
 
 def _keyword(path: str, node: ast.Call, names: tuple[str, ...]) -> Question | None:

@@ -44,6 +44,8 @@ def shadow(source: Source, questions: Iterable[Question]) -> Shadow:
     plain = _quiet(source.text)
     inserts = _inserts(source, questions)
     inserts |= {_Insert(source.bounds(call.func)[1], 1, 0, ".forward") for call in module_calls(source)}
+    if not inserts:
+        return Shadow(plain)
     made = _spliced(plain, sorted(inserts))
     return made if _compiles(made.text) else Shadow(plain)
 
@@ -123,7 +125,7 @@ def module_calls(source: Source) -> list[ast.Call]:
     """Calls of `self.m` where the class, as far as the file shows, stores something it made in `m`: a module."""
     out: list[ast.Call] = []
     for cls in (n for n in ast.walk(source.tree) if isinstance(n, ast.ClassDef)):
-        stored: set[str] = set()
+        stored = {n.target.id for n in cls.body if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)}
         methods = {n.name for n in cls.body if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)}
         calls: list[ast.Call] = []
         for node in ast.walk(cls):

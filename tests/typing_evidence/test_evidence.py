@@ -1,0 +1,188 @@
+"""Answers in reports of the analysis and on the command line; what is absent, slow or broken decides nothing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from deinplace.analysis.machine import Write
+from deinplace.analysis.run import analyse
+from deinplace.analysis.source import Source
+from deinplace.typing_evidence import CHECKERS, TypeEvidence, ask
+from deinplace.typing_evidence.checkers import TY, Checker, CheckerError
+from deinplace.typing_evidence.environment import environment
+from deinplace.typing_evidence.questions import Question, about
+from deinplace.typing_evidence.tree import Tree
+
+needs_checkers = pytest.mark.skipif(
+    not all(c.find() for c in CHECKERS), reason="needs ty and pyrefly: pip install 'deinplace[types]'"
+)
+PROGRAM = """\
+import torch
+from lib import made, counted, own
+
+
+def f(x):
+    y = made(x)
+    y += 1
+    n = counted(x)
+    n += 1
+    x += 1
+    o = own()
+    o += 1
+    return y, n, o
+"""
+LIB = """\
+import torch
+from gone import anything
+
+
+class Own(torch.Tensor): ...
+
+
+def made(x) -> torch.Tensor:
+    return anything(x)
+
+
+def counted(x) -> int:
+    return anything(x)
+
+
+def own() -> Own:
+    return anything()
+"""
+
+
+def project(folder: Path, text: str = PROGRAM) -> dict[str, Source]:
+    """A program that is looked at, and beside it a module that only the checkers see."""
+    (folder / "lib.py").write_text(LIB)
+    path = folder / "main.py"
+    path.write_text(text)
+    return {str(path): Source.parse(str(path), path.read_bytes())}
+
+
+def kinds(writes: list[Write]) -> dict[int, tuple[str, str]]:
+    return {w.place.span.line: (w.kind, w.why) for w in writes}
+
+
+@needs_checkers
+def test_reports_get_the_kinds_that_checkers_are_sure_of(tmp_path: Path) -> None:
+    sources = project(tmp_path)
+    report = analyse(sources, lenient=True)
+    unit = (str(tmp_path / "main.py"), "f")
+    assert {kind for kind, _ in kinds(report.writes[unit]).values()} == {"unknown"}
+    evidence = TypeEvidence(sources, sys.executable, all_sites=True)
+    refined = evidence(report)
+    found = kinds(refined.writes[unit])
+    assert found[7] == ("tensor", "ty says `Tensor`")
+    assert found[10][0] == "unknown"
+    assert found[12] == ("likely", "pyrefly says `lib.Own`"), (
+        "a class of the program's own may do anything in its operators"
+    )
+    assert 9 not in found
+    assert refined.others[str(tmp_path / "main.py"), report.writes[unit][1].place.span] == "ty says `int`"
+    assert evidence.notes == ()
+
+
+@needs_checkers
+def test_files_that_were_edited_in_memory_get_what_is_known_of_the_same_statements(tmp_path: Path) -> None:
+    sources = project(tmp_path)
+    evidence = TypeEvidence(sources, sys.executable, all_sites=True)
+    evidence(analyse(sources, lenient=True))
+    path = str(tmp_path / "main.py")
+    moved = PROGRAM.replace("    y += 1\n", "    pass\n    y += 1\n    new = x\n    new += 1\n")
+    later = {**sources, path: Source.parse(path, moved.encode())}
+    found = kinds(evidence(analyse(later, lenient=True)).writes[path, "f"])
+    assert found[8][0] == "tensor"
+    assert found[10][0] == "unknown"
+    assert 12 not in found
+
+
+def test_only_writes_that_may_be_faults_are_asked_about_by_default(tmp_path: Path) -> None:
+    sources = project(tmp_path)
+    evidence = TypeEvidence(sources, "/nowhere/python")
+    report = analyse(sources, lenient=True)
+    assert evidence(report) == report
+    assert evidence.notes == ()
+
+
+def one_question(folder: Path) -> tuple[dict[str, Source], Question]:
+    sources = project(folder)
+    report = analyse(sources, lenient=True)
+    write = next(w for writes in report.writes.values() for w in writes)
+    question = about(write.place.path, write.form, write.node)
+    assert question is not None
+    return sources, question
+
+
+@needs_checkers
+def test_an_environment_without_torch_is_said_once_and_nothing_is_started(tmp_path: Path) -> None:
+    sources, question = one_question(tmp_path)
+    found = ask(sources, [question], "/nowhere/python")
+    assert [a.kind for a in found.given] == ["unknown"]
+    assert len(found.notes) == 1 and "has no torch" in found.notes[0]
+    assert not found.seconds
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    {
+        "exit 3": "failed with exit code 3: it printed nothing",
+        "echo oh dear >&2; exit 101": "failed with exit code 101: oh dear",
+        "echo all is well": "gave no answer that can be read: all is well",
+        "sleep 30 & sleep 30": "took longer than 1 seconds",
+        "kill -9 $$": "failed with exit code -9",
+    }.items(),
+)
+def test_a_checker_that_is_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, message: str) -> None:
+    tool = tmp_path / "bin" / "broken-checker"
+    tool.parent.mkdir()
+    tool.write_text(f"#!/bin/sh\n{script}\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tool.parent}{os.pathsep}{os.environ['PATH']}")
+    sources, question = one_question(tmp_path)
+    broken: Checker = replace(TY, name="broken-checker")
+    with Tree() as tree:
+        tree.write(sources, [question])
+        with pytest.raises(CheckerError, match="broken-checker " + message):
+            broken.reveal(tree, environment(sys.executable), list(tree.asked), seconds=1)
+    assert not tree.folder.exists()
+
+
+def test_a_checker_that_is_absent() -> None:
+    with Tree() as tree, pytest.raises(CheckerError, match="is not installed"):
+        replace(TY, name="no-such-checker").reveal(tree, environment(sys.executable), [])
+
+
+def deinplace(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "deinplace", *arguments]
+    env = os.environ | {"NO_COLOR": "1"} | variables
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False, env=env)
+
+
+@needs_checkers
+def test_commands_leave_no_shadow_behind(tmp_path: Path) -> None:
+    text = "\n\ndef g(x: torch.Tensor):\n    y = x.relu()\n    y += 1\n    return y\n"
+    project(tmp_path, PROGRAM + text)
+    common = ("main.py", "--types", "on", "--python", sys.executable)
+    checked = deinplace(tmp_path, "check", *common, TMPDIR=str(tmp_path))
+    assert "relu saved its output" in checked.stdout
+    fixed = deinplace(tmp_path, "fix", "--all", "--diff", "--no-harness", *common, TMPDIR=str(tmp_path))
+    assert "+    y = y + 1" in fixed.stdout
+    assert "n + 1" not in fixed.stdout
+    assert not list(tmp_path.glob("deinplace-types-*"))
+    assert "type" not in checked.stderr + fixed.stderr
+
+
+def test_bad_values_are_usage_errors(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("x = 1\n")
+    assert deinplace(tmp_path, "check", ".", "--types", "maybe").returncode == 2
+    (tmp_path / "deinplace.toml").write_text('types = "maybe"\n')
+    result = deinplace(tmp_path, "check", ".")
+    assert result.returncode == 2
+    assert "`types` must be one of auto, on, off" in result.stderr
