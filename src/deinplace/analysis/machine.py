@@ -142,12 +142,18 @@ class Machine:
         """What annotations and uses say of values that are no tensors as far as is known, by storage."""
         self.asked: set[int] = set()
         """Storages of values whose class the program itself asks about."""
+        self.flags: dict[tuple[str, Span], str] = {}
+        """Modules of torch's own that were told to work in place, by the calls that led to their construction."""
         self.glance = False
         """Whether calls are followed only a little way: for functions that take too many steps otherwise."""
         self.steps, self.clock, self._next, self._serial = steps, 0, 0, 0
         self.grad = "on"
         self.inference = False
         """Whether `torch.inference_mode()` is on."""
+        self.traced = True
+        """Whether what can be seen of a run is written down."""
+        self.settling = False
+        """Whether what a module holds when another is imported counts as settled: programs are run, one after another."""
         self.notes: set[str] = set()
         self.class_fields: dict[ClassInfo, dict[str, Value]] = {}
         self.flag_places: dict[int, Place] = {}

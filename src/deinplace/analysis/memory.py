@@ -95,7 +95,7 @@ def join(first: Memory | None, second: Memory | None, terms: Terms, condition: i
     if first is None or second is None or first is second:
         return first if second is None else second
     cells = dict(first.cells)
-    limit = first.limit
+    limit = max(first.limit, second.limit)
     # Nearly everything is the same on both paths: what is not is picked out without a step of the interpreter each.
     differs = map(is_not, second.cells.values(), map(first.cells.get, second.cells))
     for key, right in compress(second.cells.items(), differs):

@@ -107,6 +107,8 @@ def run_module(m: Machine, module: ModuleInfo) -> bool:
     if known is not None and m.m.peek(known) is not None:
         return False
     fid = m.new_id()
+    if m.settling:
+        m.m.settle(fid)
     m.m.make(fid, Fields({}))
     m.globals[module.path] = fid
     grad, m.grad = m.grad, "on"

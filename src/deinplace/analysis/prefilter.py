@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 
 _WRITES = re.compile(
     rb"inplace|\bout\s*=|[\w\])]_\(|[+\-*/%&|^@<>]=(?!=)|\]\s*=(?!=)|\.(?:data|real|imag)\b|\.step\(|max_norm"
 )
 
+_TEXT = re.compile(_WRITES.pattern.decode())
+
 
 def may_hold_site(data: bytes) -> bool:
     """False for files without torch, or without anything that looks like a write in place."""
     return b"torch" in data and _WRITES.search(data) is not None
+
+
+def places(text: str) -> Iterator[int]:
+    """Offsets of what looks like a write in place in a file's text, in order; comments and strings count, too."""
+    return (match.start() for match in _TEXT.finditer(text))
 
 
 def writes(node: ast.AST) -> bool:

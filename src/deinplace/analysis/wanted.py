@@ -1,0 +1,127 @@
+"""Which functions of a project get an abstract run of their own."""
+
+from __future__ import annotations
+
+import ast
+import re
+from bisect import bisect_left
+from dataclasses import dataclass
+
+from deinplace.analysis import prefilter
+from deinplace.analysis.index import ClassInfo, FunctionInfo, Index, ModuleInfo
+from deinplace.analysis.run import Unit
+from deinplace.analysis.scan import Scan, scan
+from deinplace.analysis.triage import Triage
+
+_LINE = re.compile(r"\n")
+_COMMON = frozenset({*dir(object), *dir(dict), *dir(list), *dir(set), "__call__"})
+"""Names that everything has: that one is called says nothing about who answers."""
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A function that looks as if it wrote something, and what a walk over it collected."""
+
+    module: ModuleInfo
+    info: FunctionInfo
+    found: Scan
+
+
+def worth_running(index: Index) -> set[Unit]:
+    """Functions whose writes may break backward, callers that hand them something, and the top level of their files."""
+    wanted: set[Unit] = set()
+    others: list[_Candidate] = []
+    writers: set[str] = set()
+    for path, module in index.modules.items():
+        if not prefilter.may_hold_site(module.source.data):
+            continue
+        wanted.add((path, "<module>"))
+        triage = Triage(module.imports, module.source.text)
+        for candidate in _candidates(module):
+            info, found = candidate.info, candidate.found
+            if _writes(triage, candidate):
+                wanted.add((path, info.qualname))
+                writers.add(_called(info))
+            elif any(prefilter.writes(site) for site in found.sites):
+                others.append(candidate)
+            if info.name == "__init__" and info.owner is not None and triage.flags(found):
+                wanted.add((path, f"{info.owner.qualname}.forward"))
+                writers.add(info.owner.name)
+    writers -= _COMMON
+    wanted.update((c.module.path, c.info.qualname) for c in others if _hands_over(c, writers))
+    return wanted
+
+
+def _writes(triage: Triage, candidate: _Candidate) -> bool:
+    info = candidate.info
+    return triage.writes(info.node, candidate.found, _Attributes(info.owner))
+
+
+def _candidates(module: ModuleInfo) -> list[_Candidate]:
+    """Functions on a line of which something looks like a write; nested ones run as a part of the outer one."""
+    text = module.source.text
+    ends = [m.start() for m in _LINE.finditer(text)]
+    lines = [bisect_left(ends, at) + 1 for at in prefilter.places(text)]
+    out: list[_Candidate] = []
+    for info in module.functions.values():
+        if "<locals>" in info.qualname:
+            continue
+        first, last = info.node.lineno, info.node.end_lineno or info.node.lineno
+        at = bisect_left(lines, first)
+        if at < len(lines) and lines[at] <= last:
+            out.append(_Candidate(module, info, scan(info.node)))
+    return out
+
+
+def _called(info: FunctionInfo) -> str:
+    """The name under which a function is called: its class's where it is a module's forward."""
+    return info.owner.name if info.owner is not None and info.name in ("forward", "__call__") else info.name
+
+
+def _hands_over(candidate: _Candidate, writers: set[str]) -> bool:
+    """True where a function calls one that writes, or runs a module that its class built."""
+    if candidate.found.called & writers:
+        return True
+    owner = candidate.info.owner
+    if owner is None or candidate.info.name != "forward":
+        return False
+    init = owner.methods.get("__init__")
+    return init is not None and bool(scan(init.node).called & writers)
+
+
+class _Attributes(dict[str, list[ast.expr]]):
+    """What a class binds to each attribute of `self`, collected when first asked for."""
+
+    def __init__(self, owner: ClassInfo | None) -> None:
+        super().__init__()
+        self.owner = owner
+        self._read = owner is None
+
+    def get(self, key: str, default: object = None) -> list[ast.expr] | None:  # type: ignore[override]
+        """Values of one attribute."""
+        if not self._read and self.owner is not None:
+            self._read = True
+            for method in self.owner.methods.values():
+                self._collect(method.node.body)
+        return super().get(key)
+
+    def _collect(self, body: list[ast.stmt]) -> None:
+        for node in body:
+            if isinstance(node, ast.Assign):
+                for target in node.targets:
+                    self._bind(target, node.value)
+            elif isinstance(node, ast.AnnAssign | ast.AugAssign) and node.value is not None:
+                self._bind(node.target, node.value)
+            else:
+                for name in ("body", "orelse", "finalbody"):
+                    self._collect(getattr(node, name, None) or [])
+                for handler in [*getattr(node, "handlers", ()), *getattr(node, "cases", ())]:
+                    self._collect(handler.body)
+
+    def _bind(self, target: ast.expr, value: ast.expr) -> None:
+        if isinstance(target, ast.Attribute):
+            if isinstance(target.value, ast.Name) and target.value.id == "self":
+                self.setdefault(target.attr, []).append(value)
+        elif isinstance(target, ast.Tuple | ast.List):
+            for part in target.elts:
+                self._bind(part, ast.Name("unknown", ast.Load()))
