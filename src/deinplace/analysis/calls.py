@@ -6,6 +6,7 @@ import ast
 from dataclasses import replace
 
 from deinplace.analysis import attributes, builtin, context, declared, facts, modules, ops, tensors, writes
+from deinplace.analysis.arguments import arguments
 from deinplace.analysis.index import FunctionInfo
 from deinplace.analysis.iteration import iterate
 from deinplace.analysis.machine import Frame, Machine
@@ -114,7 +115,7 @@ def unknown(m: Machine, func: Value, args: list[Value], keywords: Keywords, node
         m.escape(value, f"was given to {label}")
         if isinstance(value, Fn) or (isinstance(value, Obj) and value.what in ("instance", "module")):
             m.notes.add("code handed out")
-    terms = tuple(m.term_of(v, 3) for v in values)
+    terms = tuple(m.term_of(v, 3) for v in values) if m.traced else ()
     m.observe("call", label, *terms)
     likely = any(isinstance(v, Ten) and m.kind(v) != "unknown" for v in values)
     grad = m.mixed([t for v in values for t in ops.tensors(m, v)])
@@ -168,6 +169,8 @@ def inline(m: Machine, func: Fn, args: list[Value], keywords: Keywords, node: as
     m.inference = m.inference or (mode == "off" and context.decorator_infers(m, info.node))
     m.frames.append(frame)
     m.execute(info.node.body)
+    if m.glance:
+        _nested(m, frame)
     m.frames.pop()
     m.grad, m.inference = before, inferring
     if m.frames:
@@ -176,6 +179,22 @@ def inline(m: Machine, func: Fn, args: list[Value], keywords: Keywords, node: as
     if keeper and m.mem is not None:
         m.escape(result, f"comes from @{keeper}")
     return result
+
+
+def _nested(m: Machine, frame: Frame) -> None:
+    """Run the functions that were defined in this one and not called: whoever got hold of them may."""
+    kept, ends = m.mem, [memory for _, memory in frame.returns]
+    last = kept if kept is not None else ends[-1] if ends else None
+    if last is None:
+        return
+    for value in list(last.fields(frame.fid).fields.values()):
+        if isinstance(value, Fn) and value.info.node not in m.reached and frame.fid in value.closure:
+            m.mem = last.fork()
+            spec = value.info.node.args
+            names = [*spec.posonlyargs, *spec.args, *spec.kwonlyargs]
+            given = dict(arguments(m, value.info, None, names))
+            inline(m, value, [], {str(k): v for k, v in given.items()}, value.info.node.body[0], opened=True)
+    m.mem = kept
 
 
 def _returned(m: Machine, frame: Frame, info: FunctionInfo) -> Value:

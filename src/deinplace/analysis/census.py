@@ -84,6 +84,8 @@ def beliefs(index: Index, sources: Mapping[str, Source], report: Report) -> dict
     seen: dict[tuple[str, Span], tuple[Belief, str]] = {}
     for (path, span), what in report.others.items():
         seen[path, span] = ("unknown" if set(what.split(" or ")) & _OPEN else "not", what)
+    for key, name in report.flags.items():
+        seen[key] = ("tensor", f"constructs {name}")
     for writes in report.writes.values():
         for write in writes:
             for place in (write.place, *write.flagged):
@@ -100,5 +102,5 @@ def beliefs(index: Index, sources: Mapping[str, Source], report: Report) -> dict
 def survey(sources: Mapping[str, Source]) -> dict[Candidate, tuple[Belief, str]]:
     """What a reading of the whole project leads to believe of each place that looks like a write in place."""
     index = Index(sources)
-    report = analyse(sources, lenient=True, wanted=wanted_units(index), index=index)
+    report = analyse(sources, lenient=True, wanted=wanted_units(index), index=index, thorough=True)
     return beliefs(index, sources, report)

@@ -9,6 +9,7 @@ from deinplace.analysis.machine import Machine
 from deinplace.analysis.values import Const, Items, Obj, Other, Ref, Ten, Torch, Union, Value
 
 LIMIT = 4
+GLANCED = 2
 ROWS = 2
 """Of a tensor, whose length is not known, the first rows."""
 
@@ -45,7 +46,8 @@ def element(m: Machine, value: Ten, n: int) -> Value:
 def _object(m: Machine, value: Obj) -> tuple[list[Value], bool]:
     content = m.m.peek(value.oid)
     if isinstance(content, Items):
-        limit = 64 if all(isinstance(v, Obj) and v.what in ("module", "instance") for v in content.items) else LIMIT
+        modules = all(isinstance(v, Obj) and v.what in ("module", "instance") for v in content.items)
+        limit = GLANCED if m.glance else 64 if modules else LIMIT
         if (
             content.open
             and value.what == "tuple"

@@ -43,8 +43,16 @@ def construct(m: Machine, name: str, args: list[Value], keywords: dict[str, Valu
         where = entry.inplace
         given = keywords.get(where.name) or (args[where.position] if where.position < len(args) else None)
         fields["inplace"] = given if given is not None else Const(where.default)
+        if given == Const(True):
+            _flagged(m, name, node)
     known = tuple(sorted((k, v) for k, v in keywords.items() if k != "inplace"))
     return m.record(fields, "module", opened, Torch(name, m.frame.module.path, node, known))
+
+
+def _flagged(m: Machine, name: str, node: ast.AST) -> None:
+    """Note the calls that ask for a module that works in place: the constructor's, and those that hand the flag on."""
+    for place in m.stack(node):
+        m.flags.setdefault((place.path, place.span), name)
 
 
 def _members(m: Machine, name: str, args: list[Value], keywords: dict[str, Value]) -> tuple[dict[object, Value], bool]:

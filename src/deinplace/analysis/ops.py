@@ -141,7 +141,7 @@ def shared(m: Machine, op: str, base: Ten, named: dict[str, Value], keywords: di
     if returns == "views":
         pieces: list[Value] = [replace(view, view="multi", path=_output(m, view.path, n)) for n in range(_count(named))]
         return m.sequence(pieces, "tuple", opened=True)
-    if returns == "maybe_alias":
+    if returns == "maybe_alias" and not m.glance:
         copied = dtypes.of_value(keywords.get("dtype")) or next(
             (d for d in map(dtypes.of_value, list(named.values())[1:]) if d), ""
         )

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from deinplace.analysis import calls, declared, expressions, statements
+from deinplace.analysis import calls, expressions, prefilter, statements
+from deinplace.analysis.arguments import arguments
 from deinplace.analysis.context import special
 from deinplace.analysis.index import FunctionInfo, Index, ModuleInfo
 from deinplace.analysis.machine import ExhaustedError, Frame, Machine, Save, UnreachedError, Write
 from deinplace.analysis.memory import Memory
 from deinplace.analysis.names import run_module
-from deinplace.analysis.source import Source
+from deinplace.analysis.source import Source, span_of
 from deinplace.analysis.terms import Terms
 from deinplace.analysis.values import NONE, Cls, Const, Fields, Fn, Obj, Other, Storage, Ten, Value
 from deinplace.analysis.writes import UNFOLLOWED
@@ -43,8 +44,11 @@ class Report:
     traces: dict[Unit, list[tuple[object, ...]]] = field(default_factory=dict)
     others: dict[tuple[str, Span], str] = field(default_factory=dict)
     """What was seen at places that write something else than a tensor: `list`, or `list or unknown`."""
+    flags: dict[tuple[str, Span], str] = field(default_factory=dict)
+    """Modules of torch's own that were told to work in place, by the calls that led to their construction."""
     incomplete: dict[Unit, str] = field(default_factory=dict)
     notes: dict[Unit, frozenset[str]] = field(default_factory=dict)
+
 
 Refine = Callable[[Report], Report]
 """Adds to a report what others than the analysis know, such as type checkers."""
@@ -58,14 +62,19 @@ def analyse(
     wanted: Collection[Unit] | None = None,
     every: bool = False,
     index: Index | None = None,
+    thorough: bool = False,
+    traced: bool = True,
 ) -> Report:
     """Run every program, then every function that no program reached. `units` keeps to some of them.
 
     `wanted` names the functions worth a run of their own, those that hold sites; others run only when called. `every`
-    runs them on their own even where a program reaches them: somebody else may call them too.
+    runs them on their own even where a program reaches them: somebody else may call them too. `thorough` glances at the
+    functions a second time that hold places which no run has reached. Without `traced`, what can be seen in the end is
+    not written down: who compares no two runs has no use for it.
     """
     index = index or Index(sources)
     machine = make(index, terms or Terms(), lenient)
+    machine.traced, machine.settling = traced, True
     report = Report()
     roots = _roots(index)
     for module in [*roots, *(m for m in index.modules.values() if m not in roots)]:
@@ -75,6 +84,7 @@ def analyse(
         _guarded(machine, report, unit, lambda m=module: _program(machine, m), PROGRAM_STEPS)
     if machine.mem is not None:
         machine.mem.settle(machine.new_id())
+    machine.settling = False
     reached = set(machine.reached)
     for module in index.modules.values():
         for node, info in module.functions.items():
@@ -86,8 +96,29 @@ def analyse(
             if "<locals>" in info.qualname:
                 continue
             _alone(machine, report, module, info)
-    report.others = machine.visited
+    if thorough:
+        _glance(machine, report, index, wanted)
+    report.others, report.flags = machine.visited, machine.flags
     return report
+
+
+def _glance(machine: Machine, report: Report, index: Index, wanted: Collection[Unit] | None) -> None:
+    """Run functions again, less far, for the sake of places that nothing is known of yet."""
+    seen = set(machine.visited)
+    for writes in report.writes.values():
+        seen |= {(place.path, place.span) for w in writes for place in (w.place, *w.flagged)}
+    machine.glance = True
+    for module in index.modules.values():
+        for node, info in module.functions.items():
+            unit = (module.path, info.qualname)
+            if "<locals>" in info.qualname or (wanted is not None and unit not in wanted):
+                continue
+            if all((module.path, span_of(n)) in seen for n in ast.walk(node) if prefilter.writes(n)):
+                continue
+            glanced = Report()
+            _alone(machine, glanced, module, info)
+            report.writes.setdefault(unit, []).extend(w for w in glanced.writes[unit] if not (w.hits or w.maybe))
+    machine.glance = False
 
 
 def make(index: Index, terms: Terms, lenient: bool) -> Machine:
@@ -133,18 +164,35 @@ def _guarded(machine: Machine, report: Report, unit: Unit, run: object, steps: i
         report.incomplete.setdefault(unit, "does not run to its end")
     if UNFOLLOWED in machine.notes:
         report.incomplete.setdefault(unit, UNFOLLOWED)
+    _settle(machine)
     report.traces[unit] = machine.trace
     report.writes[unit] = machine.writes
     report.notes[unit] = frozenset(machine.notes)
     report.hits += _hits(machine, unit)
 
 
+def _settle(machine: Machine) -> None:
+    """What was learnt of a value after it was written holds for the write, too."""
+    for n, write in enumerate(machine.writes):
+        if write.kind != "unknown":
+            continue
+        known = [machine.m.peek(s) for s in write.sids]
+        kinds = {k.kind if isinstance(k, Storage) else "unknown" for k in known}
+        if "unknown" not in kinds:
+            first = next(k for k in known if isinstance(k, Storage))
+            machine.writes[n] = replace(write, kind="tensor" if kinds == {"tensor"} else "likely", why=first.why)
+        specs = {machine.specs.get(s) for s in write.sids}
+        if len(specs) == 1 and (spec := specs.pop()) is not None and write.node is not None:
+            machine.visited.setdefault((write.place.path, write.place.span), spec.what)
+
+
 def _program(machine: Machine, module: ModuleInfo) -> None:
     ended = run_module(machine, module)
     if ended:
         machine.notes.add("ends early")
-    observe_globals(machine)
-    observe_outside(machine)
+    if machine.traced:
+        observe_globals(machine)
+        observe_outside(machine)
 
 
 def observe_globals(machine: Machine) -> None:
@@ -199,7 +247,7 @@ def _alone(machine: Machine, report: Report, module: ModuleInfo, info: FunctionI
         machine.writes.clear()
         machine.trace.clear()
         names = [*info.node.args.posonlyargs, *info.node.args.args, *info.node.args.kwonlyargs]
-        values = dict(_arguments(machine, info, bound, names))
+        values = dict(arguments(machine, info, bound, names))
         fn = Fn(info, (), None, machine.defaults_of(info))
         keywords: dict[str, Value] = {str(k): v for k, v in values.items()}
         positional = [
@@ -208,9 +256,11 @@ def _alone(machine: Machine, report: Report, module: ModuleInfo, info: FunctionI
         result = calls.inline(machine, fn, positional, keywords, info.node.body[0], opened=True)
         if machine.mem is None:
             return
-        machine.observe("returns", *_seen(machine, result))
         handed = [t for v in (result, bound, *values.values()) if v is not None for t in _handed(machine, v)]
         machine.sink(handed)
+        if not machine.traced:
+            return
+        machine.observe("returns", *_seen(machine, result))
         for name, value in values.items():
             machine.observe("argument", name, *_seen(machine, value))
         observe_outside(machine)
@@ -239,7 +289,7 @@ def _receiver(machine: Machine, info: FunctionInfo) -> Value | None:
     if init is not None and info.name != "__init__":
         keep = machine.m.fork()
         args = [*init.node.args.posonlyargs, *init.node.args.args, *init.node.args.kwonlyargs]
-        values = dict(_arguments(machine, init, me, args))
+        values = dict(arguments(machine, init, me, args))
         plain = [values.pop(a.arg) for a in (*init.node.args.posonlyargs, *init.node.args.args) if a.arg in values]
         calls.inline(
             machine,
@@ -254,44 +304,6 @@ def _receiver(machine: Machine, info: FunctionInfo) -> Value | None:
         if machine.is_module(info.owner):
             machine.m.put(me.oid, "training", Other("number", machine.terms.make("training")))
     return me
-
-
-def _arguments(
-    machine: Machine, info: FunctionInfo, bound: Value | None, names: list[ast.arg]
-) -> list[tuple[str, Value]]:
-    """Unknown arguments: parameters by their annotation, their default, or nothing known."""
-    defaults = dict(machine.defaults_of(info))
-    out: list[tuple[str, Value]] = []
-    for n, arg in enumerate(names):
-        if n == 0 and bound is not None:
-            out.append((arg.arg, bound))
-            continue
-        out.append((arg.arg, _argument(machine, info, arg, defaults.get(arg.arg))))
-    return out
-
-
-def _argument(machine: Machine, info: FunctionInfo, arg: ast.arg, default: Value | None) -> Value:
-    key = ("argument", info.node, arg.arg, machine.serial())
-    spec = declared.read(machine, arg.annotation)
-    what = spec.what if spec is not None else ""
-    if what in ("number", "string"):
-        if isinstance(default, Const) and default.value is not None and (what == "string" or "inplace" in arg.arg):
-            return default
-        return Other(what, machine.terms.make("argument", machine.serial()))
-    if what and not (default is not None and default != NONE):
-        return declared.outside(machine, key, "parameter", f"parameter `{arg.arg}`", spec)
-    if default is not None and not (
-        isinstance(default, Const) and (default.value is None or isinstance(default.value, bool | int | float))
-    ):
-        return default
-    if isinstance(default, Const) and "inplace" in arg.arg:
-        return default
-    if isinstance(default, Const) and isinstance(default.value, bool | int | float):
-        return Other("number", machine.terms.make("argument", machine.serial()))
-    forward = info.name in ("forward", "__call__") and info.owner is not None and machine.is_module(info.owner)
-    return machine.outside(
-        key, "parameter", f"parameter `{arg.arg}`", "likely" if forward and default is None else "unknown"
-    )
 
 
 def _hits(machine: Machine, unit: Unit) -> list[Hit]:
