@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test lint format clean
+.PHONY: demo test lint format docs clean
 
 demo: $(READY)
 	@examples/demo.sh $(BIN)
@@ -32,5 +32,10 @@ $(READY): pyproject.toml constraints/dev.txt
 	PIP_CONSTRAINT=constraints/dev.txt $(BIN)/python -m pip install --quiet --editable '.[dev]'
 	@touch $(READY)
 
+# broken links and anchors are errors; nothing is fetched
+docs: $(READY)
+	$(BIN)/python scripts/docs_pages.py
+	$(BIN)/zensical build --clean --strict
+
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis site .cache
