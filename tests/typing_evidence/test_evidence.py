@@ -129,6 +129,53 @@ def test_an_environment_without_torch_is_said_once_and_nothing_is_started(tmp_pa
     assert not found.seconds
 
 
+@needs_checkers
+def test_neither_the_project_nor_its_environment_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    work, env = tmp_path / "work", tmp_path / "env"
+    packages = env / "lib" / "python3.12" / "site-packages"
+    for folder in (work, packages / "torch", env / "bin", tmp_path / "home" / ".config" / "ty"):
+        folder.mkdir(parents=True)
+    betray = f"open({str(tmp_path / 'started')!r}, 'w').close()\n"
+    python = env / "bin" / "python"
+    python.write_text(f"#!/bin/sh\ntouch {tmp_path / 'started'}\n")
+    python.chmod(0o755)
+    (env / "pyvenv.cfg").write_text("home = /usr/bin\nversion = 3.12.4\n")
+    (packages / "torch" / "__init__.py").write_text(f"{betray}class Tensor: ...\n")
+    (packages / "sitecustomize.py").write_text(betray)
+    (packages / "evil.pth").write_text(f"import os; {betray}")
+    (work / "pyproject.toml").write_text("[tool.pyrefly]\nthis is = broken\n[tool.ty]\n")
+    (tmp_path / "home" / ".config" / "ty" / "ty.toml").write_text("this is = broken\n")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("TY_CONFIG_FILE", str(work / "pyproject.toml"))
+    sources = project(work, "# /// script\n# dependencies = []\n# ///\n" + betray + PROGRAM)
+    report = analyse(sources, lenient=True)
+    evidence = TypeEvidence(sources, str(python), all_sites=True)
+    found = [w for writes in evidence(report).writes.values() for w in writes if w.kind == "tensor"]
+    assert len(found) == 1
+    assert evidence.notes == ()
+    assert not (tmp_path / "started").exists()
+
+
+@needs_checkers
+def test_a_script_named_like_a_library_hides_it_from_nobody(tmp_path: Path) -> None:
+    sources = project(tmp_path)
+    other = tmp_path / "scripts" / "torch.py"
+    other.parent.mkdir()
+    other.write_text("class Tensor: ...\n")
+    sources[str(other)] = Source.parse(str(other), other.read_bytes())
+    evidence = TypeEvidence(sources, sys.executable, all_sites=True)
+    refined = evidence(analyse(sources, lenient=True))
+    assert "tensor" in {w.kind for writes in refined.writes.values() for w in writes}
+
+
+def test_no_room_for_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sources, question = one_question(tmp_path)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "gone"))
+    found = ask(sources, [question], sys.executable)
+    assert [a.kind for a in found.given] == ["unknown"]
+    assert len(found.notes) == 1
+
+
 @pytest.mark.parametrize(
     ("script", "message"),
     {

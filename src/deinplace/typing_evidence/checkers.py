@@ -78,9 +78,15 @@ class Checker:
         yield from seen.items()
 
 
+def _settings(tree: Tree, name: str) -> Path:
+    """Empty settings in the shadow: the search for settings ends there, and finds none of the user's."""
+    path = tree.project / name
+    path.write_text("", "utf-8")
+    return path
+
+
 def _ty(tree: Tree, env: Environment) -> list[str]:
-    settings = tree.folder / "ty.toml"
-    settings.write_text("", "utf-8")
+    settings = _settings(tree, "ty.toml")
     where = [f"--extra-search-path={root}" for root in tree.roots]
     version = ["--python-version", env.version] if env.version else []
     return [
@@ -90,8 +96,7 @@ def _ty(tree: Tree, env: Environment) -> list[str]:
 
 
 def _pyrefly(tree: Tree, env: Environment) -> list[str]:
-    settings = tree.folder / "pyrefly.toml"
-    settings.write_text("", "utf-8")
+    settings = _settings(tree, "pyrefly.toml")
     where = [f"--search-path={root}" for root in tree.roots]
     where += [f"--site-package-path={folder}" for folder in env.packages]
     version = ["--python-version", env.version] if env.version else []

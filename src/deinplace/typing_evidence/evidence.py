@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -12,9 +12,9 @@ from deinplace.analysis.machine import Write
 from deinplace.analysis.run import Report
 from deinplace.analysis.source import Source, span_of
 from deinplace.model import Span
-from deinplace.typing_evidence.checkers import CHECKERS, SECONDS, CheckerError, Revealed
+from deinplace.typing_evidence.checkers import CHECKERS, SECONDS, Checker, CheckerError, Revealed
 from deinplace.typing_evidence.classes import Classes
-from deinplace.typing_evidence.environment import environment
+from deinplace.typing_evidence.environment import Environment, environment
 from deinplace.typing_evidence.kinds import Kind, kind
 from deinplace.typing_evidence.questions import Question, about
 from deinplace.typing_evidence.tree import Tree
@@ -64,25 +64,41 @@ def ask(
     if not env.has_torch:
         why = f"types: {env.python} has no torch, so a checker knows nothing of tensors; --python names another"
         return Answers((Answer(),) * len(asked), (why,))
+    try:
+        with Tree() as tree:
+            tree.write(sources, asked)
+            return _reveal(tree, env, asked, found, Classes(sources, (*tree.roots, *env.packages)), seconds, every)
+    except OSError as error:
+        why = f"types: no copy of the files can be made: {error.strerror}: {error.filename}"
+        return Answers((Answer(),) * len(asked), (why,))
+
+
+def _reveal(
+    tree: Tree,
+    env: Environment,
+    asked: tuple[Question, ...],
+    checkers: Sequence[Checker],
+    classes: Classes,
+    seconds: float,
+    every: bool,
+) -> Answers:
+    """Run the checkers one after the other."""
     notes: list[str] = []
     spent: dict[str, float] = {}
-    with Tree() as tree:
-        tree.write(sources, asked)
-        classes = Classes(sources, (*tree.roots, *env.packages))
-        told: dict[str, Revealed] = {}
-        answers = [Answer()] * len(asked)
-        for checker in found:
-            open_paths = {q.path for q, a in zip(asked, answers, strict=True) if every or a.kind == "unknown"}
-            names = [name for name, file in tree.asked.items() if file.path in open_paths]
-            if not names:
-                continue
-            start = time.monotonic()
-            try:
-                told[checker.name] = checker.reveal(tree, env, names, seconds)
-            except CheckerError as error:
-                notes.append(f"types: {error}")
-            spent[checker.name] = time.monotonic() - start
-            answers = [_answer(q, told, classes) for q in asked]
+    told: dict[str, Revealed] = {}
+    answers = [Answer()] * len(asked)
+    for checker in checkers:
+        open_paths = {q.path for q, a in zip(asked, answers, strict=True) if every or a.kind == "unknown"}
+        names = [name for name, file in tree.asked.items() if file.path in open_paths]
+        if not names:
+            continue
+        start = time.monotonic()
+        try:
+            told[checker.name] = checker.reveal(tree, env, names, seconds)
+        except CheckerError as error:
+            notes.append(f"types: {error}")
+        spent[checker.name] = time.monotonic() - start
+        answers = [_answer(q, told, classes) for q in asked]
     return Answers(tuple(answers), tuple(notes), spent)
 
 

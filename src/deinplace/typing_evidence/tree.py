@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -63,7 +64,7 @@ class Tree:
             _put(self.project / name, made.text.encode("utf-8", "surrogatepass"), source.encoding)
             if made.reveals:
                 self.asked[name.as_posix()] = Asked(path, made.reveals)
-        roots = sorted(set(starts.values()))
+        roots = [root for root in sorted(set(starts.values())) if not _hides(root, sources)]
         for extra in _rest(starts):
             if extra.is_relative_to(base):
                 _copy(extra, self.project / extra.relative_to(base))
@@ -91,6 +92,12 @@ def _import_root(path: Path) -> Path:
     while (folder / "__init__.py").is_file() and folder != folder.parent:
         folder = folder.parent
     return folder
+
+
+def _hides(root: Path, sources: Mapping[str, Source]) -> bool:
+    """True where a script in the folder has the name of a library: only what runs beside it would import it."""
+    names = {Path(path).stem for path in sources if Path(path).parent == root}
+    return bool(names & (sys.stdlib_module_names | {"torch", "numpy"}))
 
 
 def _rest(starts: Mapping[str, Path]) -> Iterable[Path]:
