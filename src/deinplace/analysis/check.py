@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 
 from deinplace.analysis import prefilter, suppress
 from deinplace.analysis.hazard import Fault, faults
 from deinplace.analysis.index import Index
-from deinplace.analysis.run import Refine, Unit, analyse
+from deinplace.analysis.run import Refine, Report, Spread, Unit, analyse
 from deinplace.analysis.source import Source
+from deinplace.analysis.wanted import worth_running
 from deinplace.model import Finding
 
 
@@ -20,18 +22,24 @@ def check(
     select: Collection[str] | None = None,
     ignore: Collection[str] = (),
     refine: Refine | None = None,
+    spread: Spread | None = None,
+    failed: Callable[[str, str], None] | None = None,
 ) -> tuple[Finding, ...]:
     """Hazards and possible faults in these files; with `all_sites` every tensor that is written in place.
 
-    `select` and `ignore` hold rule codes or names. `refine` puts in what type checkers say.
+    `select` and `ignore` hold rule codes or names. `refine` puts in what type checkers say. `spread` hands the work on
+    to other processes; `failed` is told each file that could not be analysed there, and why.
     """
     index = Index(sources)
-    wanted = wanted_units(index)
+    wanted = wanted_units(index) if all_sites else worth_running(index)
     if not wanted:
         return tuple(f for path in sorted(sources) for f in suppress.apply(sources[path], ()))
-    report = analyse(sources, lenient=True, wanted=wanted, index=index)
+    report = analyse(sources, lenient=True, wanted=wanted, index=index, traced=False, spread=spread)
+    for path, reason in report.failed.items():
+        if failed is not None:
+            failed(path, reason)
     if refine is not None:
-        report = refine(report)
+        report = refine(_with_nodes(report, sources) if spread is not None else report)
     by_path: dict[str, list[Finding]] = {path: [] for path in sources}
     for fault in faults(report):
         if fault.place.path in by_path and _shown(fault, all_sites) and _chosen(fault.rule, select, ignore):
@@ -41,6 +49,18 @@ def check(
         found = sorted(by_path[path], key=lambda f: (f.span, f.rule))
         out += suppress.apply(sources[path], found)
     return tuple(out)
+
+
+def _with_nodes(report: Report, sources: Mapping[str, Source]) -> Report:
+    """The report with the nodes of this process in place of the copies that another one sent."""
+    for writes in report.writes.values():
+        for n, write in enumerate(writes):
+            source = sources.get(write.place.path)
+            if write.node is None or write.kind == "tensor" or source is None:
+                continue
+            same = (node for node in source.by_span.get(write.place.span, ()) if type(node) is type(write.node))
+            writes[n] = replace(write, node=next(same, None))
+    return report
 
 
 def wanted_units(index: Index) -> set[Unit]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from deinplace.analysis import calls, expressions, prefilter, statements
@@ -48,10 +48,16 @@ class Report:
     """Modules of torch's own that were told to work in place, by the calls that led to their construction."""
     incomplete: dict[Unit, str] = field(default_factory=dict)
     notes: dict[Unit, frozenset[str]] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    """Files whose functions could not be run, and why."""
 
 
 Refine = Callable[[Report], Report]
 """Adds to a report what others than the analysis know, such as type checkers."""
+
+
+Task = tuple[ModuleInfo, list[FunctionInfo]]
+Spread = Callable[[Callable[[Task], Report], list[Task]], Iterable[Report | str]]
 
 
 def analyse(
@@ -64,13 +70,15 @@ def analyse(
     index: Index | None = None,
     thorough: bool = False,
     traced: bool = True,
+    spread: Spread | None = None,
 ) -> Report:
     """Run every program, then every function that no program reached. `units` keeps to some of them.
 
     `wanted` names the functions worth a run of their own, those that hold sites; others run only when called. `every`
     runs them on their own even where a program reaches them: somebody else may call them too. `thorough` glances at the
     functions a second time that hold places which no run has reached. Without `traced`, what can be seen in the end is
-    not written down: who compares no two runs has no use for it.
+    not written down: who compares no two runs has no use for it. `spread` runs the functions of each file somewhere
+    else, and gives a report for each, or why there is none, in order.
     """
     index = index or Index(sources)
     machine = make(index, terms or Terms(), lenient)
@@ -85,21 +93,63 @@ def analyse(
     if machine.mem is not None:
         machine.mem.settle(machine.new_id())
     machine.settling = False
-    reached = set(machine.reached)
-    for module in index.modules.values():
-        for node, info in module.functions.items():
-            unit = (module.path, info.qualname)
-            if (node in reached and not every) or (units is not None and unit not in units):
-                continue
-            if wanted is not None and unit not in wanted:
-                continue
-            if "<locals>" in info.qualname:
-                continue
-            _alone(machine, report, module, info)
+    alone = _to_run(machine, index, units, wanted, every)
+    if spread is None:
+        for module, infos in alone:
+            for info in infos:
+                _alone(machine, report, module, info)
+    else:
+        for (module, _), part in zip(alone, spread(lambda task: _apart(machine, *task), alone), strict=True):
+            _add(machine, report, module.path, part)
     if thorough:
         _glance(machine, report, index, wanted)
     report.others, report.flags = machine.visited, machine.flags
     return report
+
+
+def _to_run(
+    machine: Machine, index: Index, units: Collection[Unit] | None, wanted: Collection[Unit] | None, every: bool
+) -> list[Task]:
+    """Functions that get a run of their own, by file."""
+    reached = set(machine.reached)
+    out: list[Task] = []
+    for module in index.modules.values():
+        infos = []
+        for node, info in module.functions.items():
+            unit = (module.path, info.qualname)
+            if "<locals>" in info.qualname or (node in reached and not every):
+                continue
+            if (units is None or unit in units) and (wanted is None or unit in wanted):
+                infos.append(info)
+        if infos:
+            out.append((module, infos))
+    return out
+
+
+def _apart(machine: Machine, module: ModuleInfo, infos: list[FunctionInfo]) -> Report:
+    """The functions of one file, in a process of its own: a report that can be sent."""
+    part = Report()
+    machine.visited, machine.flags = {}, {}
+    for info in infos:
+        _alone(machine, part, module, info)
+    part.others, part.flags = machine.visited, machine.flags
+    part.traces.clear()
+    return part
+
+
+def _add(machine: Machine, report: Report, path: str, part: Report | str) -> None:
+    """Take in what another process found out, as if it had been found here."""
+    if isinstance(part, str):
+        report.failed[path] = part
+        return
+    report.hits += part.hits
+    report.writes |= part.writes
+    report.incomplete |= part.incomplete
+    report.notes |= part.notes
+    for key, words in part.others.items():
+        if key not in machine.visited or "unknown" not in words:
+            machine.visited[key] = words
+    machine.flags |= part.flags
 
 
 def _glance(machine: Machine, report: Report, index: Index, wanted: Collection[Unit] | None) -> None:
