@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +17,9 @@ from deinplace.analysis.run import analyse
 from deinplace.analysis.source import Source
 from deinplace.typing_evidence import CHECKERS, TypeEvidence, ask
 from deinplace.typing_evidence.checkers import TY, Checker, CheckerError
+from deinplace.typing_evidence.classes import Classes
 from deinplace.typing_evidence.environment import environment
+from deinplace.typing_evidence.evidence import together
 from deinplace.typing_evidence.questions import Question, about
 from deinplace.typing_evidence.tree import Tree
 
@@ -204,6 +208,63 @@ def test_a_checker_that_is_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_a_checker_that_is_absent() -> None:
     with Tree() as tree, pytest.raises(CheckerError, match="is not installed"):
         replace(TY, name="no-such-checker").reveal(tree, environment(sys.executable), [])
+
+
+SLOW = """\
+import sys
+from dataclasses import replace
+from pathlib import Path
+from deinplace.analysis.source import Source
+from deinplace.typing_evidence.checkers import TY
+from deinplace.typing_evidence.environment import environment
+from deinplace.typing_evidence.tree import Tree
+
+with Tree() as tree:
+    tree.write({"/p/a.py": Source.parse("/p/a.py", b"x = 1")}, ())
+    replace(TY, name="slow-checker").reveal(tree, environment(sys.executable), [])
+"""
+
+
+def test_an_interrupt_ends_the_checker_and_removes_the_copy(tmp_path: Path) -> None:
+    tool, started = tmp_path / "bin" / "slow-checker", tmp_path / "pid"
+    tool.parent.mkdir()
+    tool.write_text(f"#!/bin/sh\necho $$ > {started}.new; mv {started}.new {started}; exec sleep 60\n")
+    tool.chmod(0o755)
+    path = f"{tool.parent}{os.pathsep}{os.environ['PATH']}"
+    with subprocess.Popen(
+        [sys.executable, "-c", SLOW], env=os.environ | {"TMPDIR": str(tmp_path), "PATH": path}, stderr=subprocess.PIPE
+    ) as child:
+        while not started.exists():
+            assert child.poll() is None
+            time.sleep(0.05)
+        assert list(tmp_path.glob("deinplace-types-*"))
+        child.send_signal(signal.SIGINT)
+        _, error = child.communicate(timeout=20)
+    assert b"KeyboardInterrupt" in error
+    assert not list(tmp_path.glob("deinplace-types-*"))
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(started.read_text()), 0)
+
+
+@pytest.mark.parametrize(
+    ("texts", "kind", "why"),
+    [
+        (("Tensor", "torch._tensor.Tensor"), "tensor", "ty says `Tensor`"),
+        (("Unknown", "torch._tensor.Tensor | None"), "tensor", "pyrefly says `torch._tensor.Tensor | None`"),
+        (("int", "Unknown"), "other", "ty says `int`"),
+        (("Tensor", "int"), "unknown", "ty says `Tensor` but pyrefly says `int`"),
+        (("Tensor | int", "Unknown"), "unknown", ""),
+    ],
+)
+def test_one_checker_is_enough_and_two_that_contradict_each_other_are_none(
+    tmp_path: Path, texts: tuple[str, str], kind: str, why: str
+) -> None:
+    sources, question = one_question(tmp_path)
+    key = (question.path, question.span)
+    told = {name: {key: frozenset({text})} for name, text in zip(("ty", "pyrefly"), texts, strict=True)}
+    answer = together(question, told, Classes(sources))
+    assert (answer.kind, answer.why) == (kind, why)
+    assert answer.contradicted == (" but " in why)
 
 
 def deinplace(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:

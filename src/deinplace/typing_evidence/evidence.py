@@ -98,11 +98,11 @@ def _reveal(
         except CheckerError as error:
             notes.append(f"types: {error}")
         spent[checker.name] = time.monotonic() - start
-        answers = [_answer(q, told, classes) for q in asked]
+        answers = [together(q, told, classes) for q in asked]
     return Answers(tuple(answers), tuple(notes), spent)
 
 
-def _answer(question: Question, told: Mapping[str, Revealed], classes: Classes) -> Answer:
+def together(question: Question, told: Mapping[str, Revealed], classes: Classes) -> Answer:
     """What all checkers together say: the first that is sure, unless another is sure of the opposite."""
     sure = [a for name, revealed in told.items() if (a := _of(name, question, revealed, classes)).kind != "unknown"]
     if len({a.kind == "other" for a in sure}) > 1:
