@@ -73,6 +73,12 @@ class Config:
     """Seconds that one run of such a driver may take."""
     paranoid: bool = False
     """Copy each saved tensor and compare it when it is used: slow, finds writes that go past torch."""
+    jobs: int | None = None
+    """So many processes at once; as many as there are cores, where it is not set."""
+    cache: bool = True
+    """Keep what `check` finds, and look again only at what has changed."""
+    cache_dir: str | None = None
+    """The folder of the cache; that of the platform, or DEINPLACE_CACHE_DIR, where it is not set."""
     output_format: str = "full"
     """Format of the report."""
     baseline: str | None = None

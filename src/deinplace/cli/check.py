@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +11,8 @@ import typer
 from deinplace.cli import exits
 from deinplace.cli.options import (
     Baseline,
+    CacheDir,
+    CacheFlag,
     Color,
     ColorFlag,
     Exclude,
@@ -20,6 +21,7 @@ from deinplace.cli.options import (
     ExtendSelect,
     ForceExclude,
     Ignore,
+    Jobs,
     OutputFile,
     OutputFormat,
     Paths,
@@ -64,6 +66,9 @@ def check(
     remove_unused_ignores: Annotated[
         bool, typer.Option("--remove-unused-ignores", help="Take out comments that silence nothing.")
     ] = False,
+    jobs: Jobs = None,
+    cache: CacheFlag = None,
+    cache_dir: CacheDir = None,
     exit_zero: ExitZero = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -73,26 +78,19 @@ def check(
     config = settings(
         select=select, ignore=ignore, extend_select=extend_select, exclude=exclude, extend_exclude=extend_exclude,
         force_exclude=force_exclude, respect_gitignore=respect_gitignore, output_format=output_format,
-        baseline=baseline, python=python, types=types,
+        baseline=baseline, python=python, types=types, jobs=jobs, cache=cache, cache_dir=cache_dir,
     )  # fmt: skip
     more = reports(report)
     from deinplace.cli import baselines, output
-    from deinplace.cli.checkers import evidence
-    from deinplace.cli.sources import STDIN, gather
-    from deinplace.ignores import provably_unused
+    from deinplace.cli.checked import checked
+    from deinplace.cli.sources import STDIN
     from deinplace.model import Outcome
 
     codes = selected(config)
     given = paths or ["."]
-    sources, problems = gather(given, config, stdin_filename)
-    outcome = Outcome("check", problems=problems, files=len(sources))
-    if sources:
-        from deinplace.analysis.check import check as find
-
-        checkers = evidence(config, sources, edited=given == STDIN)
-        findings = baselines.chosen(find(sources, config, refine=checkers), codes)
-        notes = checkers.notes if checkers is not None else ()
-        outcome = replace(outcome, findings=tuple(provably_unused(sources, findings)), notes=notes)
+    found = checked(given, config, stdin_filename, codes, whole=add_ignore or remove_unused_ignores)
+    sources = found.sources
+    outcome = Outcome("check", found.findings, problems=found.problems, notes=found.notes, files=found.files)
     seen = output.view(outcome, {path: source.text for path, source in sources.items()}, verbose, quiet)
     outcome = baselines.silenced(outcome, config.baseline, config.root, seen)
     if write_baseline:

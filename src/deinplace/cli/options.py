@@ -104,6 +104,11 @@ RespectGitignore = Annotated[
     bool | None,
     typer.Option("--respect-gitignore/--no-respect-gitignore", help="Leave out what git ignores [default: yes]."),
 ]
+Jobs = Annotated[int | None, typer.Option("--jobs", "-j", min=1, help="So many processes [default: one a core].")]
+CacheFlag = Annotated[
+    bool | None, typer.Option("--cache/--no-cache", help="Look again only at what has changed [default: yes].")
+]
+CacheDir = Annotated[str | None, typer.Option(metavar="DIR", help="Folder of the cache.", envvar="DEINPLACE_CACHE_DIR")]
 ExitZero = Annotated[bool, typer.Option("--exit-zero", help="Exit 0 even where findings are left.")]
 
 

@@ -31,7 +31,7 @@ def gather(
 
     if given == STDIN:
         held, broken = load_bytes(os.path.abspath(stdin_name or "stdin.py"), sys.stdin.buffer.read())  # noqa: PTH100
-        return _quietened(held, config), broken
+        return quietened(held, config), broken
     if "-" in given or stdin_name:
         raise DeinplaceError("`-` stands alone, and --stdin-filename names it")
     paths, problems = discover(given, config.selection)
@@ -40,10 +40,10 @@ def gather(
     sources, unread = load(paths)
     named = {os.path.realpath(path) for path in given}
     unread = tuple(p for p in unread if p.code != "other-language" or p.path in named)
-    return _quietened(sources, config), (*problems, *unread)
+    return quietened(sources, config), (*problems, *unread)
 
 
-def _quietened(sources: dict[str, Source], config: Config) -> dict[str, Source]:
+def quietened(sources: dict[str, Source], config: Config) -> dict[str, Source]:
     """The sources, each with the rules that the settings silence in it."""
     if not config.per_file_ignores:
         return sources
