@@ -215,6 +215,24 @@ class Verdict:
 
 
 @dataclass(frozen=True)
+class Memory:
+    """Bytes of all tensors at their peak, before and after, in the first steps; shared storages count once.
+
+    `kept` is what the graph holds for backward when that starts, leaves left out.
+    """
+
+    bytes_before: int
+    bytes_after: int
+    kept_before: int | None = None
+    kept_after: int | None = None
+    rewrites: int = 1
+    """How many rewrites made the difference together; one where a rewrite was run by itself."""
+    seconds_before: float | None = None
+    """Median time of a step under the probe; None where the two were not run alike."""
+    seconds_after: float | None = None
+
+
+@dataclass(frozen=True)
 class Trial:
     """One rewrite that was tried, and what came of it."""
 
@@ -247,6 +265,7 @@ class Finding:
     rewrite: Rewrite | None = None
     verdict: Verdict | None = None
     trials: tuple[Trial, ...] = ()
+    memory: Memory | None = None
 
 
 @dataclass(frozen=True)
@@ -278,6 +297,8 @@ class Outcome:
     problems: tuple[Problem, ...] = ()
     notes: tuple[str, ...] = ()
     verdict: Verdict | None = None
+    memory: Memory | None = None
+    """What all rewrites together cost."""
     written: bool = False
     runs: int = 0
     """How many times the user's program was run."""

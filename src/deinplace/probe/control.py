@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from . import detail, errors, frames, modules
+from .costs import counted
 from .paranoid import Paranoia
 from .watch import Handle, Session, storage_key
 
@@ -67,19 +68,9 @@ def mode_class(torch: Any, session: Session) -> Any:
             lists = [args[i] for i, _ in writes if 0 <= i < len(args) and isinstance(args[i], list | tuple)]
             if not lists:
                 return func(*args, **kwargs)
-            return _counted(torch, lists, func, args, kwargs)
+            return counted(torch, lists, func, args, kwargs)
 
     return Watch
-
-
-def _counted(torch: Any, lists: list[Any], func: Any, args: Any, kwargs: Any) -> Any:
-    """Run a foreach operator. Below a dispatch mode those leave version counters alone that they bump otherwise."""
-    before = [tensor._version for tensors in lists for tensor in tensors]
-    result = func(*args, **kwargs)
-    for tensor, version in zip((t for tensors in lists for t in tensors), before, strict=True):
-        if tensor._version == version:
-            torch.autograd.graph.increment_version(tensor)
-    return result
 
 
 def _enter_everywhere(torch: Any, session: Session, mode: Any) -> None:

@@ -8,10 +8,12 @@ import functools
 import json
 import random
 import sys
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from . import frames, modules, overlay
+from .costs import Costs
 from .sketch import Sketcher, checksum
 
 CALLS = 60
@@ -33,6 +35,7 @@ class Recorder:
     def __init__(self, torch: Any, state: Any) -> None:
         self.torch, self.state = torch, state
         self.sketch = Sketcher(torch)
+        self.costs = Costs(torch, state)
         self.file = open(f"{state.stem}.rec", "w", encoding="utf-8")  # noqa: SIM115 - open as long as the process
         self.optimizers: list[Any] = []
         self.calls: dict[str, int] = {}
@@ -59,11 +62,14 @@ class Recorder:
         """Work on tensors without being watched, traced or recorded."""
         torch = self.torch
         self.quiet, before = True, self.quiet
+        start = time.perf_counter()
         try:
             with torch._C.DisableTorchFunction(), torch.no_grad(), _no_dispatch(torch):
                 yield
         finally:
             self.quiet = before
+            if not before:
+                self.costs.spent += time.perf_counter() - start
 
     # ---- backward
 
@@ -72,6 +78,7 @@ class Recorder:
         self.idle = False
         roots = _tensors(args[0] if args else kwargs.get("tensors", kwargs.get("outputs")))
         with self.aside():
+            self.costs.before_backward(roots)
             self.event("backward", name, {"roots": [self.sketch.tensor(t) for t in roots]})
         return _leaves(roots) if name == "backward" else []
 
@@ -106,6 +113,7 @@ class Recorder:
 
     def after_step(self, optimizer: Any) -> None:
         """Parameters after the step, and the state of the random generators."""
+        self.costs.after_step()
         with self.aside():
             self.event("stepped", self._title(optimizer), self._each(optimizer, lambda p: p))
             self.event("buffers", "after step", self._buffers())
