@@ -5,6 +5,7 @@ Paths are relative to the working folder, lines and columns are 1-based, columns
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import re
@@ -12,7 +13,20 @@ from collections import Counter
 from typing import Any
 
 import deinplace
-from deinplace.model import Conflict, Edit, Event, Finding, ModuleInfo, Outcome, Place, Raised, Rewrite, Span, Verdict
+from deinplace.model import (
+    Conflict,
+    Edit,
+    Event,
+    Finding,
+    Memory,
+    ModuleInfo,
+    Outcome,
+    Place,
+    Raised,
+    Rewrite,
+    Span,
+    Verdict,
+)
 from deinplace.report import diff, words
 from deinplace.report.view import View
 
@@ -34,6 +48,7 @@ def render(outcome: Outcome, view: View) -> str:
         "written": outcome.written,
         "summary": {"text": words.summary(outcome), "states": dict(Counter(f.state for f in outcome.findings))},
         "verification": verification(outcome.verdict),
+        "memory": _memory(outcome.memory),
         "findings": [_finding(finding, view) for finding in outcome.findings],
         "changes": [{"path": view.path(c.path), "diff": diff.unified(c, view)} for c in outcome.changes],
         "problems": [
@@ -83,6 +98,7 @@ def _finding(finding: Finding, view: View) -> Json:
         "raised": _raised(finding.raised, view) if finding.raised else None,
         "rewrite": _rewrite(finding.rewrite, view) if finding.rewrite else None,
         "verification": verification(finding.verdict),
+        "memory": _memory(finding.memory),
         "trials": [
             {"rewrite": _rewrite(trial.rewrite, view), "verification": verification(trial.verdict)}
             for trial in finding.trials
@@ -183,6 +199,11 @@ def verification(verdict: Verdict | None) -> Json | None:
         "seed": verdict.seed,
         "tolerance": verdict.tolerance,
     }
+
+
+def _memory(memory: Memory | None) -> Json | None:
+    """What rewrites cost."""
+    return dataclasses.asdict(memory) if memory is not None else None
 
 
 def _finite(value: float | None) -> float | None:

@@ -24,6 +24,8 @@ def render(outcome: Outcome, view: View) -> str:
     blocks = [f"## deinplace: {_lower(words.summary(outcome))}"]
     if proof := words.verdict_line(outcome):
         blocks.append(f"**Verified:** {escape(proof)}")
+    if outcome.memory:
+        blocks.append(f"**Costs:** {escape(words.cost(outcome.memory))}")
     shown = [f for f in outcome.findings if f.state != "suppressed"]
     changed = [f for f in shown if f.rewrite and f.state in _STATES]
     rest = [f for f in shown if f not in changed]

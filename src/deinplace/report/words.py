@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from deinplace.model import Conflict, Event, Finding, ModuleInfo, Outcome, TensorInfo, Verdict
+from deinplace.model import Conflict, Event, Finding, Memory, ModuleInfo, Outcome, TensorInfo, Verdict
 from deinplace.report.view import View
 
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 _AGREEMENT = {
     "confirmed": "The head computes what the base computes",
     "refuted": "The head does not compute what the base computes",
@@ -99,6 +100,32 @@ def verdict(found: Verdict) -> str:
     text = "confirmed" + (f" on {found.device}" if found.device else "")
     text += f" ({', '.join(facts)})" if facts else ""
     return text + (f", oracle: {found.oracle}" if found.oracle else "")
+
+
+def cost(memory: Memory) -> str:
+    """`2.0 MiB more at the peak (was 24.0 MiB), 2.0 MiB more kept for backward`."""
+    parts = [f"{_more(memory.bytes_before, memory.bytes_after)} at the peak (was {size(memory.bytes_before)})"]
+    if memory.kept_before is not None and memory.kept_after is not None:
+        parts.append(f"{_more(memory.kept_before, memory.kept_after)} kept for backward")
+    if memory.seconds_before and memory.seconds_after:
+        change = 100 * (memory.seconds_after / memory.seconds_before - 1)
+        parts.append(f"a step takes {change:+.0f} % time under the probe")
+    together = f"; {memory.rewrites} rewrites together" if memory.rewrites > 1 else ""
+    return ", ".join(parts) + together
+
+
+def size(number: int) -> str:
+    """`1.5 MiB`."""
+    value, unit = float(number), 0
+    while value >= 1024 and unit < len(_UNITS) - 1:
+        value, unit = value / 1024, unit + 1
+    return f"{number} bytes" if unit == 0 else f"{value:.1f} {_UNITS[unit]}"
+
+
+def _more(before: int, after: int) -> str:
+    if before == after:
+        return "no more memory"
+    return f"{size(abs(after - before))} {'more' if after > before else 'less'}"
 
 
 def summary(outcome: Outcome) -> str:
