@@ -23,6 +23,9 @@ from deinplace.analysis.source import Source, SourceError
 from deinplace.rules import sites
 from deinplace.verify.harness.synthesise import Attempt, Item, items, search
 
+FILES = 10
+"""Files of one search."""
+
 
 def parsed(paths: Sequence[str]) -> dict[str, Source]:
     """Sources below some folders, by path."""
@@ -51,13 +54,15 @@ def with_sites(sources: dict[str, Source]) -> list[Item]:
 
 
 def attempted(sources: dict[str, Source], wanted: list[Item], options: argparse.Namespace) -> list[Attempt]:
-    """All searches, in `--jobs` processes at once; files are dealt out in turn."""
+    """All searches, `--jobs` at once, a few files each."""
     paths = list(dict.fromkeys(item.path for item in wanted))
-    hands = [set(paths[n :: options.jobs]) for n in range(options.jobs)]
+    hands = [set(paths[n : n + FILES]) for n in range(0, len(paths), FILES)]
 
     def run(hand: set[str]) -> list[Attempt]:
         own = [item for item in wanted if item.path in hand]
-        return search(sources, own, str(Path.cwd()), options.python, options.seconds)
+        found = search(sources, own, str(Path.cwd()), options.python, options.seconds)
+        print(f"{sum(a.forward for a in found)} of {len(found)}", file=sys.stderr, flush=True)
+        return found
 
     with ThreadPoolExecutor(options.jobs) as pool:
         return [a for found in pool.map(run, hands) for a in found]

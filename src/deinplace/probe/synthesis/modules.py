@@ -26,6 +26,7 @@ def exercise_class(stage: Stage, cls: type, methods: tuple[str, ...], seen: tupl
     builder = Builder(stage, cls, seen)
     for count, built in enumerate(builder.ways()):
         stage.built = True
+        stage.seen = built.text in seen
         if _settled(stage, builder, built, methods) or stage.late() or count == 6:
             break
     if not stage.scenes or stage.left():

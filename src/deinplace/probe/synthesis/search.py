@@ -65,7 +65,7 @@ class Search:
 
         for state in self._starts():
             push(state, 1 << 20, 0)
-        while heap and self.tries > 0 and time.monotonic() < self.deadline:
+        while heap and self.tries > 0 and time.process_time() < self.deadline:
             _, depth, _, state = heapq.heappop(heap)
             self.tries -= 1
             trial = self.tracer.run(lambda state=state: self.call(state))  # type: ignore[misc]

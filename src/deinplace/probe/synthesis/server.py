@@ -23,6 +23,10 @@ from .stage import Stage
 from .trace import Tracer
 
 Request = dict[str, Any]
+IMPORT = 60
+"""Seconds that importing a file may take."""
+PATIENCE = 4
+"""So many times its CPU time a search may take on a clock: it may wait for a busy machine, not for ever."""
 
 
 class Server:
@@ -41,7 +45,7 @@ class Server:
 
     def _file(self, file: Request) -> None:
         """Load the file one way after the other, until one works; then its targets."""
-        limit_s = 30.0 + self.request["seconds"] * len(file["targets"])
+        limit_s = IMPORT + (PATIENCE * self.request["seconds"] + 2) * len(file["targets"])
         reasons = []
         for folder, name, sliced in file["ways"]:
             note = os.path.join(self.out, "import.txt")
@@ -70,7 +74,7 @@ class Server:
         """In a child: import the file, then fork once more for each target."""
         sys.path[:] = [folder, *(p for p in sys.path if p != folder)]
         os.chdir(folder)
-        signal.alarm(30)
+        signal.alarm(IMPORT)
         try:
             with NoTraining():
                 path = os.path.relpath(file["path"], folder)
@@ -85,7 +89,7 @@ class Server:
         cut = ((name, path),) if sliced else ()
         for target in file["targets"]:
             seconds = self.request["seconds"]
-            code = self._forked(lambda target=target: self._target(file, target, module, cut), seconds * 1.5 + 2)  # type: ignore[misc]
+            code = self._forked(lambda target=target: self._target(file, target, module, cut), seconds * PATIENCE + 2)  # type: ignore[misc]
             if code != 0:
                 reason = (
                     "it takes too long" if code is None or code == -signal.SIGALRM else f"the process ends with {code}"
@@ -95,7 +99,7 @@ class Server:
 
     def _target(self, file: Request, target: Request, module: Any, cut: tuple[tuple[str, str], ...]) -> int:
         """In a child's child: search scenes for one class or function."""
-        limit(self.request["memory"], self.request["seconds"] * 1.5)
+        limit(self.request["memory"], self.request["seconds"] * PATIENCE)
         path = os.path.realpath(file["path"])
         lines, seconds = set(target["lines"]), self.request["seconds"]
         stage = Stage(module, path, target["name"], lines, Tracer(file["trace"]), seconds, cut)
@@ -171,6 +175,7 @@ def _account(stage: Stage) -> Request:
         "built": stage.built,
         "forward": stage.forward,
         "backward": stage.backward,
+        "seen": stage.seen,
         "calls": stage.calls,
         "reason": "" if stage.scenes else stage.reason,
     }

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from . import slicing
 
@@ -30,23 +31,25 @@ def scalar(value):
 class Scene:
     """One function of a harness: the imports it needs as (module, name) pairs, and its statements.
 
-    `sliced` are (module, path) pairs of files that are loaded without what they do beside defining.
+    `sliced` are (module, path) pairs of files that are loaded without what they do beside defining; `seconds` is what
+    a run takes.
     """
 
     name: str
     imports: tuple[tuple[str, str], ...]
     body: tuple[str, ...]
     sliced: tuple[tuple[str, str], ...] = ()
+    seconds: float = 0.0
 
     def plain(self) -> dict[str, object]:
         """As data for JSON."""
-        return {"name": self.name, "imports": self.imports, "body": self.body, "sliced": self.sliced}
+        return asdict(self)
 
 
-def scene(data: dict[str, list[list[str]]]) -> Scene:
+def scene(data: Mapping[str, Any]) -> Scene:
     """A scene from `plain`'s data."""
-    pairs = [tuple((a, b) for a, b in data[key]) for key in ("imports", "sliced")]
-    return Scene(str(data["name"]), pairs[0], tuple(map(str, data["body"])), pairs[1])
+    imports, sliced = (tuple((a, b) for a, b in data[key]) for key in ("imports", "sliced"))
+    return Scene(data["name"], imports, tuple(data["body"]), sliced, data["seconds"])
 
 
 def compose(scenes: Sequence[Scene], title: str = "") -> str:
@@ -75,7 +78,7 @@ def _numbered(scenes: Sequence[Scene]) -> list[Scene]:
     for s in scenes:
         seen[s.name] = seen.get(s.name, 0) + 1
         count = seen[s.name]
-        out.append(s if count == 1 else Scene(f"{s.name}_{count}", s.imports, s.body, s.sliced))
+        out.append(s if count == 1 else replace(s, name=f"{s.name}_{count}"))
     return out
 
 

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,8 @@ SEARCH = Path(slicing.__file__).parent
 """What runs in the user's interpreter."""
 MEMORY = 8 * 2**30
 """Bytes that a search may take."""
+SHARED = 4.0
+"""CPU seconds that the calls of one text may take together."""
 Lines = dict[str, frozenset[int]]
 
 
@@ -47,6 +49,8 @@ class Attempt:
     forward: bool = False
     backward: bool = False
     module: bool = False
+    seen: bool = False
+    """True where an object was built as the project builds one somewhere."""
     faults: tuple[str, ...] = ()
     scenes: tuple[Scene, ...] = ()
     reached: Lines = field(default_factory=dict)
@@ -61,21 +65,20 @@ class Attempt:
 def harnesses(
     sources: Mapping[str, Source], wanted: Sequence[Target], cwd: str, python: str, seconds: float = 20.0
 ) -> tuple[list[Harness], list[Miss]]:
-    """A harness for each file, and one of its own for each call that shows an in-place fault; and what was in vain."""
+    """Harnesses for as many functions as can be called, and what was in vain.
+
+    A call that shows an in-place fault gets a harness of its own, since nothing runs after it; others share one.
+    """
     attempts = search(sources, items(sources, wanted), cwd, python, seconds)
-    found: list[Harness] = []
+    useful = [a for a in attempts if _useful(a)]
+    found = [harness([replace(a, scenes=(s,))]) for a in useful if a.faults for s in a.scenes]
+    found += [harness(group) for group in grouped([a for a in useful if not a.faults])]
     misses = []
-    for path in dict.fromkeys(a.item.path for a in attempts):
-        own = [a for a in attempts if a.item.path == path]
-        useful = [a for a in own if _useful(a)]
-        calm = [a for a in useful if not a.faults]
-        groups = [[a] for a in useful if a.faults] + ([calm] if calm else [])
-        found += [harness(group, sources) for group in groups]
-        for attempt in own:
-            if attempt not in useful:
-                title = f"{os.path.relpath(path, cwd)}:{attempt.item.name}"
-                reason = attempt.reason or "the lines in question never ran"
-                misses.append(Miss(Harness("synthesis", title, attempt.root or cwd, _targets([attempt])), reason))
+    for attempt in attempts:
+        if attempt not in useful:
+            title = f"{os.path.relpath(attempt.item.path, cwd)}: {attempt.item.name}"
+            reason = attempt.reason or "the lines in question never ran"
+            misses.append(Miss(Harness("synthesis", title, attempt.root or cwd, _targets([attempt])), reason))
     return found, misses
 
 
@@ -85,14 +88,37 @@ def _useful(attempt: Attempt) -> bool:
     return bool(attempt.scenes) and (not attempt.item.lines or bool(attempt.item.lines & lines))
 
 
-def harness(attempts: Sequence[Attempt], sources: Mapping[str, Source]) -> Harness:
-    """One text for some attempts of one file."""
+def grouped(attempts: Iterable[Attempt]) -> list[list[Attempt]]:
+    """Attempts that one text can hold: of one root, quick together, no name imported from two modules."""
+    groups: list[list[Attempt]] = []
+    for attempt in attempts:
+        for group in groups:
+            if group[0].root == attempt.root and group[0].seen == attempt.seen and _joins(group, attempt):
+                group.append(attempt)
+                break
+        else:
+            groups.append([attempt])
+    return groups
+
+
+def _joins(group: Sequence[Attempt], attempt: Attempt) -> bool:
+    scenes = [s for a in (*group, attempt) for s in a.scenes]
+    if sum(s.seconds for s in scenes) > SHARED or bool(group[0].scenes[0].sliced) != bool(attempt.scenes[0].sliced):
+        return False
+    names: dict[str, str] = {}
+    return all(names.setdefault(name, module) == module for s in scenes for module, name in s.imports)
+
+
+def harness(attempts: Sequence[Attempt]) -> Harness:
+    """One text for some attempts."""
     first = attempts[0]
-    names = ", ".join(a.item.name for a in attempts)
-    file = os.path.relpath(first.item.path, first.root)
-    text = compose([s for a in attempts for s in a.scenes], f"Runs {names} of {file}, forward and backward.")
-    title = f"{file}: {names}" if len(attempts) < 4 else f"{file}: {len(attempts)} classes and functions"
-    return Harness("synthesis", title, first.root, _targets(attempts), text)
+    files = list(dict.fromkeys(os.path.relpath(a.item.path, a.root) for a in attempts))
+    names = ", ".join(a.item.name for a in attempts) if len(attempts) < 4 else f"{len(attempts)} classes and functions"
+    title = f"{files[0]}: {names}" if len(files) == 1 else f"{files[0]} and {len(files) - 1} more: {names}"
+    text = compose(
+        [s for a in attempts for s in a.scenes], f"Forward and backward of {names} ({', '.join(files[:2])})."
+    )
+    return Harness("construction" if first.seen else "synthesis", title, first.root, _targets(attempts), text)
 
 
 def _targets(attempts: Iterable[Attempt]) -> tuple[Target, ...]:
@@ -141,7 +167,7 @@ def search(
 
 
 def _bound(files: Sequence[Mapping[str, Any]], seconds: float) -> float:
-    return 60 + sum(60 + 2 * seconds * len(file["targets"]) for file in files)
+    return 60 + sum(70 + (4 * seconds + 2) * len(file["targets"]) for file in files)
 
 
 def _run(command: Sequence[str], folder: str, seconds: float) -> None:
@@ -262,6 +288,7 @@ def _attempt(item: Item, entry: Mapping[str, Any]) -> Attempt:
         entry.get("forward", False),
         entry.get("backward", False),
         entry.get("module", False),
+        entry.get("seen", False),
         tuple(entry.get("faults", ())),
         tuple(scene(data) for data in entry.get("scenes", ())),
         {path: frozenset(lines) for path, lines in entry.get("reached", {}).items()},
