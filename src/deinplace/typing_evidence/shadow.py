@@ -14,6 +14,7 @@ from deinplace.typing_evidence.questions import Question
 
 _CALL = "reveal_type("
 _SUPPRESSES = re.compile(r"(#.*?\b(?:type|ty|pyrefly|pyre|pyre-ignore|pyright|mypy|zuban)\s*:\s*)(ignore|strict|basic)")
+_OWN_CALL = re.compile(rb"\bself\.\w+\s*\(")
 _FIXME = re.compile(r"(#\s*pyre-)(ignore|fixme)")
 _SCRIPT = re.compile(r"^# /// ", re.MULTILINE)
 Reveal = tuple[int, int]
@@ -41,9 +42,13 @@ class _Insert:
 
 def shadow(source: Source, questions: Iterable[Question]) -> Shadow:
     """The shadow of one file. Where it would not be Python, the file as it is, which answers nothing."""
-    plain = _quiet(source.text)
-    inserts = _inserts(source, questions)
-    inserts |= {_Insert(source.bounds(call.func)[1], 1, 0, ".forward") for call in module_calls(source)}
+    plain, asked = _quiet(source.text), tuple(questions)
+    calls = module_calls(source) if _OWN_CALL.search(source.data) else []
+    if not asked and not calls:
+        return Shadow(plain)
+    quoted = _quoted(source.tree)
+    inserts = _inserts(source, (q for q in asked if id(q.expr) not in quoted))
+    inserts |= {_Insert(source.bounds(c.func)[1], 1, 0, ".forward") for c in calls if id(c) not in quoted}
     if not inserts:
         return Shadow(plain)
     made = _spliced(plain, sorted(inserts))
@@ -52,10 +57,7 @@ def shadow(source: Source, questions: Iterable[Question]) -> Shadow:
 
 def _inserts(source: Source, questions: Iterable[Question]) -> set[_Insert]:
     out: set[_Insert] = set()
-    quoted = _quoted(source.tree)
     for question in questions:
-        if id(question.expr) in quoted:
-            continue  # positions inside an f-string are not the file's
         if question.statement is not None:
             made = _before(source, question)
             out |= {made} if made is not None else set()
@@ -118,6 +120,7 @@ def _quiet(text: str) -> str:
 
 
 def _quoted(tree: ast.Module) -> set[int]:
+    """Nodes inside f-strings, whose positions are not the file's."""
     return {id(n) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for n in ast.walk(node)}
 
 
@@ -136,8 +139,7 @@ def module_calls(source: Source) -> list[ast.Call]:
             elif isinstance(node, ast.Call) and _own(node.func):
                 calls.append(node)
         out += [c for c in calls if (name := _own(c.func)) in stored and name not in methods]
-    quoted = _quoted(source.tree) if out else set()
-    return [c for c in out if id(c) not in quoted]
+    return out
 
 
 def _own(node: ast.expr) -> str:
