@@ -39,7 +39,7 @@ def test_help_lists_the_commands(cli: Callable) -> None:
         (("fix", "--output-format", "xml"), "'xml' is not one of 'full', 'concise', 'json'"),
         (("fix", "--max-runs", "0"), "--max-runs"),
         (("fix", "--max-steps", "two"), "--max-steps"),
-        (("fix", "--verify", "require"), "--run"),
+        (("fix", "--verify", "require", "--no-harness"), "--run"),
         (("run",), "Missing argument"),
         (("run", "--bogus", "train.py"), "No such option: --bogus"),
         (("run", "nope.py"), "nope.py: no such script"),

@@ -122,6 +122,8 @@ def fix(
         config = replace(config, run=shlex.quote(given[0]))  # a notebook is its own program
     if given == ["-"]:
         config = replace(config, run=None, harness=False)  # what an editor holds is not what a program would import
+    if show_harness:
+        return _shown(given, config, stdin_filename)
     outcome, sources = _mended(given, config, quiet, verbose, stdin_filename)
     seen = output.view(outcome, {path: source.text for path, source in sources.items()}, verbose, quiet)
     outcome = replace(outcome, findings=baselines.chosen(outcome.findings, selected(config)))
@@ -173,6 +175,17 @@ def _options(config: Config) -> Options:
     options = Options(all_sites=config.all, unsafe=config.unsafe, max_runs=config.max_runs, verify=config.verify)
     codes = rules_that_may_fix(config)
     return options if codes is None else replace(options, select=codes)
+
+
+def _shown(given: list[str], config: Config, stdin_name: str | None) -> int:
+    """Print the harnesses; nothing is mended."""
+    from deinplace.cli.sources import gather
+    from deinplace.verify.harness.show import shown
+
+    sources, _ = gather(given, config, stdin_name)
+    options = _options(config)
+    sys.stdout.write(shown(sources, options, str(Path.cwd()), config.python, config.harness_timeout))
+    return 0
 
 
 def _asked(config: Config) -> Asked:

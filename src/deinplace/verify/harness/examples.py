@@ -28,6 +28,8 @@ _USUAL = {
     "math": "import math",
 }
 _MADE = ("randn", "rand", "ones", "zeros", "full", "randn_like", "rand_like", "ones_like", "zeros_like")
+_ASKS = ("size", "dim", "item", "numel", "tolist")
+_PRINTS = ("print", "list", "tuple", "len")
 _HELPER = '''
 
 def backward(*values):
@@ -122,8 +124,8 @@ def _text(code: ast.Module, source: Source, root: str, where: str) -> str | None
     bound = _bound(code)
     free = sorted(_read(code) - bound - set(dir(builtins)) - {"backward"})
     own = {n for node in source.tree.body for n in _bound(ast.Module([node], []))}
-    mine = [name for name in free if name in own]
-    usual = [_USUAL[name] for name in free if name not in own and name in _USUAL]
+    mine = [name for name in free if name in own and name not in _USUAL]
+    usual = [_USUAL[name] for name in free if name in _USUAL]
     if any(name not in own and name not in _USUAL for name in free):
         return None
     imports = dict.fromkeys(["import torch", *usual])
@@ -142,9 +144,10 @@ def _body(code: ast.Module) -> tuple[list[str], list[str]]:
     out: list[str] = []
     names: dict[str, None] = {}
     for node in _Inputs().visit(code).body:
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and _name(node.value) != "print":
+        value = _peeled(node.value) if isinstance(node, ast.Expr) else None
+        if isinstance(value, ast.Call):
             names[f"result{len(names)}"] = None
-            out.append(f"{list(names)[-1]} = {ast.unparse(node.value)}")
+            out.append(f"{list(names)[-1]} = {ast.unparse(value)}")
             continue
         if isinstance(node, ast.Assign):
             names.update(dict.fromkeys(n.id for t in node.targets for n in ast.walk(t) if isinstance(n, ast.Name)))
@@ -164,8 +167,19 @@ class _Inputs(ast.NodeTransformer):
         return node
 
 
-def _name(call: ast.Call) -> str:
-    return call.func.id if isinstance(call.func, ast.Name) else ""
+def _peeled(value: ast.expr) -> ast.expr:
+    """What an example asks for a fact: `net(x)` of `net(x).shape`, `print(net(x).size())`."""
+    while True:
+        if isinstance(value, ast.Attribute) and value.attr in ("shape", "dtype", "ndim", "device", "requires_grad"):
+            value = value.value
+        elif isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in _ASKS:
+            value = value.func.value
+        elif isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id in _PRINTS:
+            if len(value.args) != 1:
+                return value
+            value = value.args[0]
+        else:
+            return value
 
 
 def _bound(code: ast.Module) -> set[str]:
