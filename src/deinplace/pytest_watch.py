@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ class Watch:
         self.torch = False
         self.faults: dict[str, dict[str, Any]] = {}
         """By the line that tells of it: one fault, and the tests that met it."""
-        if not _only_reports(config):
+        if not _only_reports(config) and sys.modules.get("torch", config) is not None:
             from deinplace.probe.attach import after_import
 
             after_import("torch", self._attach)

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from deinplace.errors import DeinplaceError
-from deinplace.model import Edit, Event, FileChange, Outcome, Place, Rewrite, Span
+from deinplace.model import Edit, Event, FileChange, Outcome, Place, Problem, Rewrite, Span
 from deinplace.notebooks import SUFFIX, Notebook, document
 from deinplace.probe import cells
 from deinplace.report.view import View
@@ -126,7 +126,9 @@ class _Mapper:
         for each in dataclasses.fields(value):
             item = getattr(value, each.name)
             if isinstance(item, str):
-                item = self.worded(item, own) if each.name in _TEXTS else item
+                # what keeps a cell from being read was said of its own lines
+                told = each.name in _TEXTS and not isinstance(value, Problem)
+                item = self.worded(item, own) if told else item
             elif not (isinstance(value, Rewrite) and each.name == "edits"):
                 item = self.map(item, inner)
             changes[each.name] = item

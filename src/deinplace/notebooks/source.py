@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+import sys
 import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -209,5 +210,5 @@ def require_nbformat() -> None:
     """
     import importlib.util
 
-    if importlib.util.find_spec("nbformat") is None:
+    if sys.modules.get("nbformat", sys) is None or importlib.util.find_spec("nbformat") is None:
         raise DeinplaceError("notebooks are rewritten with nbformat: pip install 'deinplace[notebooks]'")

@@ -7,21 +7,16 @@ version check that PyTorch leaves out for hooked tensors is made in its place, w
 from __future__ import annotations
 
 import contextlib
+import os
+import re
+import sys
+import warnings
 from types import TracebackType
 from typing import Any
 
 from . import control, detail, frames, modules
 from .events import Write
 from .watch import MAX_WRITES, Handle, Session, storage_key
-
-_HINT = (
-    " Hint: enable anomaly detection to find the operation that failed to compute its gradient, with "
-    "torch.autograd.set_detect_anomaly(True)."
-)
-_HINT_IN_ANOMALY = (
-    " Hint: the backtrace further above shows the operation that failed to compute its gradient. The variable in "
-    "question was changed in there or anywhere later. Good luck!"
-)
 
 
 class State:
@@ -47,6 +42,20 @@ class State:
 
 class Faithful(Session):
     """A session that protects nothing."""
+
+    def __init__(self, torch: Any, look: detail.Look) -> None:
+        super().__init__(torch, look)
+        self.tools = os.path.dirname(torch.autograd.__file__) + os.sep
+        self.sample = {anomaly: _sample(torch, anomaly) for anomaly in (False, True)}
+
+    def before_write(self, func: Any, written: tuple[tuple[int, str], ...], args: Any, kwargs: Any) -> None:
+        """Leave out what autograd's own tools write, such as gradcheck, which moves an input and puts it back."""
+        frame = sys._getframe(1).f_back
+        while frame is not None and not frames.is_user(frame.f_code.co_filename):
+            if frame.f_code.co_filename.startswith(self.tools):
+                return
+            frame = frame.f_back
+        super().before_write(func, written, args, kwargs)
 
     def protect(self, entries: list[Any], tensor: Any, write: Write) -> None:
         """Note the write on each saved tensor that it touches."""
@@ -78,14 +87,12 @@ class Faithful(Session):
         return handle.original
 
     def refusal(self, handle: Handle) -> str:
-        """What PyTorch says: torch/csrc/autograd/saved_variable.cpp."""
+        """What PyTorch says, in the words of an error of this torch's own."""
         tensor = handle.original
-        made = self.made_by(handle)
-        hint = _HINT_IN_ANOMALY if self.torch.is_anomaly_enabled() else _HINT
+        sample = self.sample[self.torch.is_anomaly_enabled()]
         return (
-            "one of the variables needed for gradient computation has been modified by an inplace operation: "
-            f"[{tensor.type()} {list(tensor.shape)}]{made} is at version {tensor._version}; "
-            f"expected version {handle.version} instead.{hint}"
+            f"{sample[: sample.index('[')]}[{tensor.type()} {list(tensor.shape)}]{self.made_by(handle)} is at version "
+            f"{tensor._version}; expected version {handle.version} instead{sample[sample.index('instead') + 7 :]}"
         )
 
     def made_by(self, handle: Handle) -> str:
@@ -104,8 +111,25 @@ class Faithful(Session):
             values = value if isinstance(value, list | tuple) else [value]
             for one, other in zip(found, (v for v in values if v is not None), strict=False):
                 if one is handle and getattr(other, "grad_fn", None) is not None:
-                    return f", which is output {other.output_nr} of {other.grad_fn.name()},"
+                    return f", which is output {other.output_nr} of {self.spelt(other.grad_fn.name())},"
         return ""
+
+    def spelt(self, name: str) -> str:
+        """A node's name as this torch's message has it."""
+        return name if "ExpBackward" in self.sample[False] else re.sub(r"Backward\d*$", "", name)
+
+
+def _sample(torch: Any, anomaly: bool) -> str:
+    """The text of a version error: newer versions name `Exp` where older ones say `ExpBackward0`, and hints vary."""
+    with torch.enable_grad(), torch.autograd.set_detect_anomaly(anomaly, check_nan=False), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        result = torch.ones((), device="cpu", requires_grad=True).exp()
+        result.detach().zero_()
+        try:
+            result.backward()
+        except RuntimeError as error:
+            return str(error)
+    raise AssertionError("torch no longer checks versions")
 
 
 def attach(torch: Any) -> State:

@@ -23,7 +23,7 @@ def render(kind: str, outcome: Outcome, view: View) -> str:
 
 def shown(kind: str, outcome: Outcome, view: View) -> tuple[Outcome, View]:
     """The outcome and the view with the places in notebooks as readers of the format `kind` know them."""
-    if not view.notebooks:
+    if not any(path.endswith(".ipynb") for path in view.texts):
         return outcome, view
     from deinplace.notebooks.reports import localized
 

@@ -57,9 +57,7 @@ def render(outcome: Outcome, view: View) -> str:
         ],
         "notes": list(outcome.notes),
     }
-    if view.notebooks:
-        document = _with_cells(document)
-    return json.dumps(document, indent=2, allow_nan=False) + "\n"
+    return json.dumps(_with_cells(document), indent=2, allow_nan=False) + "\n"
 
 
 def _with_cells(value: Any) -> Any:
