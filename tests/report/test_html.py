@@ -7,13 +7,14 @@ import re
 import shutil
 import subprocess
 from collections import Counter
+from dataclasses import replace
 from html import escape, unescape
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
-from deinplace.model import Outcome
+from deinplace.model import Finding, Memory, Outcome, Span
 from deinplace.report import render
 from deinplace.report.view import View
 
@@ -120,3 +121,24 @@ def test_a_browser_shows_it_on_a_phone_in_light_and_dark(outcome: Outcome, view:
     assert phone["spill"] == 0
     dark = measured(page, 900, tmp_path, "--blink-settings=preferredColorScheme=0")
     assert dark["ground"] != phone["ground"]
+
+
+def test_memory_is_drawn_where_it_was_measured(outcome: Outcome, view: View) -> None:
+    assert "Memory" not in render("html", outcome, view)
+    cost = Memory(2_000_000, 2_500_000, 1024, 1024, seconds_before=0.5, seconds_after=0.25)
+    first = replace(outcome.findings[0], memory=cost)
+    text = render("html", replace(outcome, findings=(first, *outcome.findings[1:]), memory=cost), view)
+    assert text.count("<h3>Memory</h3>") == 1  # what all cost is what the only rewrite costs
+    assert "all tensors at their peak: +25.0 %" in text and "kept for backward: the same" in text
+    assert '<rect class="before" width="80.00" height="8"/>' in text and "1.9 MiB" in text
+    assert "time of a step under the probe: -50.0 %" in text
+    two = replace(outcome, memory=replace(cost, rewrites=2))
+    assert "measured for 2 rewrites together" in render("html", two, view)
+    assert Page(text).open == []
+
+
+def test_blank_lines_do_not_pad_the_source(root: Path) -> None:
+    text = "x = 1\n\n\n\ny = 2\n\n\n"
+    view = View(str(root), {str(root / "a.py"): text})
+    finding = Finding("DIP102", "n", str(root / "a.py"), Span(5, 0, 5, 5), "m", "advised", "static")
+    assert re.findall(r'class="no">(\d+)<', render("html", Outcome("check", (finding,)), view)) == ["5"]

@@ -11,7 +11,7 @@ import pytest
 
 from deinplace.model import Conflict, Finding, Outcome, Place, Span, Verdict
 from deinplace.report import diff, render, words
-from deinplace.report.frame import frame
+from deinplace.report.frame import frame, note
 from deinplace.report.view import View
 
 
@@ -175,3 +175,20 @@ def test_a_static_finding_gets_a_frame(root: Path, view: View) -> None:
     text = render("full", Outcome("check", (finding,)), view)
     assert text.startswith("unet.py:5:5: DIP102 [*] may overwrite\n --> unet.py:5:5\n")
     assert "5 |     y += residual\n  |     ^^^^^^^^^^^^^\n" in text
+
+
+def test_a_terminal_gets_its_sentences_wrapped(outcome: Outcome, view: View) -> None:
+    there = replace(view, terminal=True)
+    piped, shown = render("full", outcome, view), render("full", outcome, there)
+    assert " ".join(piped.split()) == " ".join(shown.split())
+    assert max(map(len, piped.splitlines())) > view.width
+    assert max(len(line) for line in shown.splitlines()) <= view.width
+    painted = render("full", outcome, replace(there, color=True))
+    assert re.sub(r"\x1b\[[\d;]*m", "", painted) == shown
+
+
+def test_a_command_to_type_is_not_broken(view: View) -> None:
+    text = f"to mend and prove it: deinplace fix . --run 'python train.py --{'option ' * 9}'"
+    assert note("note", text, view, indent=0)[-1].strip() == text.partition(": ")[2]
+    spread = note("help", f"{'word ' * 13}`x = x.clone()` and more", view)
+    assert any("`x = x.clone()`" in line for line in spread)

@@ -70,10 +70,26 @@ def commented(outcome: Outcome, sources: Mapping[str, Source]) -> Outcome:
         replace(f, state="suppressed", reason="comment") if f.state in _LEFT[1:] and covered(f) else f
         for f in outcome.findings
     )
-    findings = tuple(
-        suppress.by_settings(sources[f.path], f) if f.state in _LEFT[1:] and f.path in sources else f for f in findings
-    )
+    findings = tuple(_by_settings(f, sources.get(f.path)) if f.state in _LEFT[1:] else f for f in findings)
     return replace(outcome, findings=findings)
+
+
+def _by_settings(finding: Finding, source: Source | None) -> Finding:
+    """A finding, marked as suppressed where the settings silence its rule in its file.
+
+    One that no rule made an offer for counts as that of a silenced rule whose site is there.
+    """
+    from deinplace.analysis import suppress
+    from deinplace.rules import sites
+    from deinplace.verify.wording import UNKNOWN
+
+    if source is None or not source.silent or finding.rule != UNKNOWN[0]:
+        return suppress.by_settings(source, finding) if source is not None else finding
+    span = finding.span
+    near = (s for s in sites(source) if s.span.line <= span.end_line and span.line <= s.span.end_line)
+    if any(site.rule in source.silent for site in near):
+        return replace(finding, state="suppressed", reason="per-file-ignores")
+    return finding
 
 
 def write(outcome: Outcome, file: Path, seen: View) -> int:

@@ -98,7 +98,7 @@ def wants_color(stream: TextIO, color: Color) -> bool:
 
 def _on(stream: TextIO, color: Color, seen: View) -> View:
     width = shutil.get_terminal_size().columns if stream.isatty() else _WIDTH
-    return replace(seen, color=wants_color(stream, color), width=max(40, min(width, 120)))
+    return replace(seen, color=wants_color(stream, color), width=max(40, min(width, 120)), terminal=stream.isatty())
 
 
 def _say(stream: TextIO, text: str) -> None:

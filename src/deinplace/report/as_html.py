@@ -11,7 +11,7 @@ from importlib.resources import files
 
 import deinplace
 from deinplace.model import Finding, Outcome, Rewrite, Verdict
-from deinplace.report import diff, excerpt, timeline, words
+from deinplace.report import bars, diff, excerpt, timeline, words
 from deinplace.report.view import View
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
@@ -27,6 +27,8 @@ def render(outcome: Outcome, view: View) -> str:
     if len(shown) > 1:
         body.append(_contents(shown, view))
     body += [_finding(finding, number, view) for number, finding in enumerate(shown, 1)]
+    if outcome.memory and len({f.rewrite for f in shown if f.memory}) != 1:  # else it stands with its only rewrite
+        body.append(f"<section>{bars.memory(outcome.memory)}</section>")
     body += [_changes(outcome, view), _problems(outcome, view), "</main>"]
     body.append(f'<footer class="dim">deinplace {escape(deinplace.__version__)}</footer>')
     return (
@@ -94,6 +96,8 @@ def _remedy(finding: Finding, view: View) -> list[str]:
         out += ["<h3>Verification</h3>", _verdict(finding.verdict)]
     elif finding.reason and finding.reason != words.DIAGNOSED:
         out.append(f'<p class="dim">reason: {escape(finding.reason)}</p>')
+    if finding.memory:
+        out.append(bars.memory(finding.memory))
     tried = [trial for trial in finding.trials if trial.rewrite != finding.rewrite]
     if tried:
         items = "".join(

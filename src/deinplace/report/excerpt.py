@@ -41,6 +41,10 @@ def _figure(group: list[tuple[str, Place]], view: View) -> str:
     lines = view.lines(path)
     final = len(lines) - (not lines[-1])  # what follows the last line end is no line
     last = min(final, max(p.span.end_line for _, p in group) + _AROUND)
+    while last > first and not lines[last - 1].strip():
+        last -= 1
+    while first < last and not lines[first - 1].strip():
+        first += 1
     name = view.path(path)
     rows = [
         _row(path, number, [(w, p) for w, p in group if _covers(p, number)], view) for number in range(first, last + 1)

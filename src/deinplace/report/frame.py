@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 import unicodedata
 
@@ -9,6 +10,7 @@ from deinplace.model import Place
 from deinplace.report.view import View
 
 _TAB = "    "
+_COMMAND = re.compile(r"`[^`\n]{1,60}`|\bdeinplace (?:run|fix|check|explain)\b[^;]*$")
 
 
 def frame(place: Place, label: str, view: View, style: str = "red") -> list[str]:
@@ -42,18 +44,21 @@ def note(word: str, text: str, view: View, indent: int = 2) -> list[str]:
     lead = " " * indent + sign + word + ": "
     out: list[str] = []
     for paragraph in text.splitlines() or [""]:
-        out += _wrap(paragraph, max(view.width - len(lead), 30)) or [""]
+        out += wrapped(paragraph, max(view.width - len(lead), 30)) or [""]
     first = " " * indent + view.paint(sign.strip(), "blue") + sign[1:] + view.paint(word, "bold") + ": " + out[0]
     return [first, *(" " * len(lead) + line for line in out[1:])]
 
 
 def _beneath(label: str, gutter: str, bar: str, view: View, style: str) -> list[str]:
-    lines = _wrap(label, max(view.width - len(gutter) - 5, 30))
+    lines = wrapped(label, max(view.width - len(gutter) - 5, 30))
     return [f"{gutter} {bar}   {view.paint(line, style)}" for line in lines]
 
 
-def _wrap(text: str, width: int) -> list[str]:
-    return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
+def wrapped(text: str, width: int) -> list[str]:
+    """A text in lines of at most `width` cells; words, and commands to type, stay whole."""
+    whole = _COMMAND.sub(lambda found: found[0].replace(" ", "\0"), text)
+    lines = textwrap.wrap(whole, width, break_long_words=False, break_on_hyphens=False)
+    return [line.replace("\0", " ") for line in lines]
 
 
 def _window(text: str, start: int, end: int, width: int) -> tuple[str, int, int]:

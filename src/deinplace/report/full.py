@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from deinplace.model import Conflict, Event, Finding, Outcome, Place, Raised, Trial
 from deinplace.report import concise, diff, words
-from deinplace.report.frame import frame, note
+from deinplace.report.frame import frame, note, wrapped
 from deinplace.report.view import View
 
 _MORE = 3
@@ -24,15 +26,17 @@ def render(outcome: Outcome, view: View) -> str:
         blocks.append("\n".join(line for text in outcome.notes for line in note("note", text, view, indent=0)))
     if not view.quiet:
         proof = words.verdict_line(outcome)
-        blocks.append(
-            view.paint(words.summary(outcome), "bold") + ("\n" + view.paint(proof, _color(outcome)) if proof else "")
-        )
+        if view.terminal:
+            proof = "\n".join(wrapped(proof, view.width))
+        lines = [view.paint(words.summary(outcome), "bold")]
+        lines += [view.paint(proof, _color(outcome))] if proof else []
+        lines += [f"costs: {words.cost(outcome.memory)}"] if outcome.memory and outcome.memory.rewrites > 1 else []
+        blocks.append("\n".join(lines))
     return "\n\n".join(blocks) + "\n" if blocks else ""
 
 
 def _finding(finding: Finding, outcome: Outcome, view: View) -> list[str]:
-    lines = [f"{view.paint(_head(finding, outcome, view), 'bold')}: {concise.mark(finding, view)} "]
-    lines[0] += words.message(finding, view)
+    lines = _headline(finding, outcome, view)
     if finding.conflict:
         lines += _conflict(finding.conflict, view)
     elif finding.raised:
@@ -40,6 +44,17 @@ def _finding(finding: Finding, outcome: Outcome, view: View) -> list[str]:
     else:
         lines += frame(Place(finding.path, finding.span), "", view)
     return lines + _outcome(finding, view)
+
+
+def _headline(finding: Finding, outcome: Outcome, view: View) -> list[str]:
+    """Place, rule and message: one line, which a terminal gets wrapped."""
+    where, text = _head(finding, outcome, view), words.message(finding, view)
+    lead = f"{view.paint(where, 'bold')}: {concise.mark(finding, view)} "
+    if not view.terminal:
+        return [lead + text]
+    plain = len(f"{where}: {concise.mark(finding, replace(view, color=False))} ")
+    first, *rest = wrapped(" " * plain + text, view.width - 4)
+    return [lead + first[plain:], *(f"    {line}" for line in rest)]
 
 
 def _head(finding: Finding, outcome: Outcome, view: View) -> str:
@@ -105,6 +120,8 @@ def _outcome(finding: Finding, view: View) -> list[str]:
     if rewrite and finding.state in ("fixed", "fixable"):
         status = f" ({finding.verdict.status})" if finding.verdict else ""
         lines += note(finding.state, rewrite.title + status, view)
+        if finding.memory and finding.memory.rewrites == 1:
+            lines += note("costs", words.cost(finding.memory), view)
     elif rewrite and finding.state == "unsafe":
         lines += note("unsafe", f"{rewrite.title}{proof}; --unsafe applies it", view)
     elif rewrite and finding.state == "advised" and finding.reason == words.DIAGNOSED:

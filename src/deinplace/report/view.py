@@ -29,6 +29,8 @@ class View:
     texts: Mapping[str, str] = field(default_factory=dict)
     color: bool = False
     width: int = 80
+    terminal: bool = False
+    """A person reads it as it comes: sentences are wrapped at the width."""
     verbose: bool = False
     quiet: bool = False
     """Findings and problems only: no notes, no summary."""
