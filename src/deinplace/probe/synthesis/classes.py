@@ -13,13 +13,16 @@ import torch
 from torch import nn
 
 from .guide import Guide
-from .names import FACTORY
+from .names import FACTORY, known
 from .repairs import said
 from .search import Search, Slot, State, words
 from .slots import arguments, signature, slots
 from .stage import Stage, needed
 from .trace import Trial, last_lines
 from .values import Plain, Value
+
+LARGE = 16
+"""A default that is so many times a small size makes a model that is slow to build and to call."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,10 @@ class Builder:
             args, kwargs = stage.positional(self.slots, state)
             return self.cls(*args, **kwargs)
 
-        search = Search(self.slots, once, stage.tracer, stage.path, stage.soon(0.4), 80)
+        small = self._small()
+        search = Search(
+            self.slots, once, stage.tracer, stage.path, stage.soon(0.4), 80, starts=[small] if small else ()
+        )
         for found in search.found():
             if found.trial.error is not None:  # an in-place error while it is built
                 stage.faults.append(found.trial.fault or "")
@@ -88,6 +94,17 @@ class Builder:
             yield Built(found.trial.result, *self.described(found.state), found.state)
         if search.best is not None and not stage.built:
             stage.reason = f"not built: {search.best.message}"
+
+    def _small(self) -> State | None:
+        """Small sizes in place of large defaults, where the class is a whole model by its defaults."""
+        state: list[Value | None] = [slot.values[0] for slot in self.slots]
+        ratios = []
+        for index, slot in enumerate(self.slots):
+            small = next((v for v in known(slot.name, False) if v.isdecimal()), None)
+            if slot.optional and type(slot.default) is int and small is not None and slot.default >= 4 * int(small) > 0:
+                state[index] = Plain(small)
+                ratios.append(slot.default // int(small))
+        return tuple(state) if len(ratios) > 1 and max(ratios) >= LARGE else None
 
     def described(self, state: State) -> tuple[str, tuple[tuple[str, str], ...]]:
         """Text that builds an object from a state, and what it imports."""

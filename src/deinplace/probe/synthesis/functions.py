@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +11,7 @@ import torch
 from .guide import Guide
 from .search import Search, Slot, State
 from .slots import arguments, slots
-from .stage import Stage, call_text, differentiable, needed, snake
+from .stage import Stage, call_text, differentiable, needed, scalar, snake
 from .text import Scene
 
 
@@ -34,17 +34,18 @@ def calls(
     tries: int = 60,
     share: float = 0.4,
     needs_new: bool = False,
+    twin: Callable[..., Any] | None = None,
 ) -> State | None:
     """Search for arguments, then for others that reach what is left; the first state that worked, or None."""
 
     def once(state: State) -> Any:
         stage.calls += 1
+        if twin is not None:
+            _without_data(stage, twin, chosen, state)
         torch.manual_seed(0)
         args, kwargs = stage.positional(chosen, state)
         out = function(*args, **kwargs)
         if differentiable(out):
-            from .stage import scalar
-
             scalar(out).backward()
         return out
 
@@ -75,6 +76,14 @@ def calls(
     return first
 
 
-def is_method(function: Any) -> bool:
-    """True for what is called with an object before its arguments."""
-    return inspect.isfunction(inspect.unwrap(function)) if callable(function) else False
+def _without_data(stage: Stage, twin: Callable[..., Any], chosen: list[Slot], state: State) -> None:
+    """Call a copy that has shapes only; what needs data there says nothing."""
+    try:
+        with torch.device("meta"):
+            args, kwargs = stage.positional(chosen, state)
+            twin(*args, **kwargs)
+    except NotImplementedError:
+        return
+    except RuntimeError as error:
+        if not re.search("meta|Meta", str(error)):
+            raise

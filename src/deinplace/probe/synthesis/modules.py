@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,11 +13,14 @@ from torch import nn
 
 from .classes import Builder, Built
 from .functions import calls
-from .guide import Guide
+from .guide import Guide, parameter_count
 from .search import Slot, State
 from .slots import slots
 from .stage import Stage, snake
 from .trace import Trial
+
+LARGE = 10_000_000
+"""Parameters from which on a module is first called without data. Below, real tensors are faster than fake ones."""
 
 
 def exercise_class(stage: Stage, cls: type, methods: tuple[str, ...], seen: tuple[str, ...]) -> None:
@@ -24,10 +29,11 @@ def exercise_class(stage: Stage, cls: type, methods: tuple[str, ...], seen: tupl
         _exercise_autograd(stage, cls)
         return
     builder = Builder(stage, cls, seen)
+    until = stage.soon(0.7)
     for count, built in enumerate(builder.ways()):
         stage.built = True
         stage.seen = built.text in seen
-        if _settled(stage, builder, built, methods) or stage.late() or count == 6:
+        if _settled(stage, builder, built, methods) or time.process_time() > until or count == 6:
             break
     if not stage.scenes or stage.left():
         _by_carriers(stage, builder)
@@ -137,7 +143,7 @@ class _Object:
         suffix = "" if method == "__call__" else f"_{snake(method)}"
         return calls(
             self.stage, function, chosen, text, before, list(built.imports), self.name + suffix, guide.numbers,
-            tries, needs_new=more,
+            tries, needs_new=more, twin=_twin(thing, method),
         )  # fmt: skip
 
     def call(self, method: str, chosen: list[Slot], guide: Guide, more: bool) -> State | None:
@@ -162,6 +168,17 @@ class _Object:
                 own = Guide(other.thing if isinstance(other.thing, nn.Module) else None)
                 kept = [Slot(s.name, (v, *s.values), s.keyword, s.optional) for s, v in zip(chosen, state, strict=True)]
                 self._call(other, method, kept, own, True, tries=6)
+
+
+def _twin(thing: Any, method: str) -> Any:
+    """The call on a copy without data, for large modules: there a wrong guess costs next to nothing."""
+    if not isinstance(thing, nn.Module) or parameter_count(thing) < LARGE:
+        return None
+    try:
+        twin = copy.deepcopy(thing).to("meta")
+    except (NotImplementedError, RuntimeError, TypeError):
+        return None
+    return twin if method == "__call__" else getattr(twin, method, None)
 
 
 def _has_forward(thing: Any) -> bool:

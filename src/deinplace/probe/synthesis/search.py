@@ -28,6 +28,7 @@ class Slot:
     values: tuple[Value | None, ...]
     keyword: bool = True
     optional: bool = False
+    default: Any = None
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,8 @@ class Search:
     deadline: float
     tries: int = 60
     numbers: Sequence[int] = ()
-    last: Trial | None = None
+    starts: Sequence[State] = ()
+    """States to try before all others."""
     best: Trial | None = None
 
     def found(self) -> Iterator[Found]:
@@ -63,13 +65,12 @@ class Search:
                 seen.add(state)
                 heapq.heappush(heap, (-progress, depth, next(order), state))
 
-        for state in self._starts():
+        for state in (*self.starts, *self._starts()):
             push(state, 1 << 20, 0)
         while heap and self.tries > 0 and time.process_time() < self.deadline:
             _, depth, _, state = heapq.heappop(heap)
             self.tries -= 1
             trial = self.tracer.run(lambda state=state: self.call(state))  # type: ignore[misc]
-            self.last = trial
             if trial.done:
                 yield Found(state, trial)
                 for more in (*self._all_options(state), *self._alternatives(state, range(len(self.slots)))):

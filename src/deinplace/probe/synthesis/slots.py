@@ -44,7 +44,7 @@ def slots(function: Callable[..., Any], calling: bool, guide: Guide, skip: int =
         optional = parameter.default is not parameter.empty
         values = list(dict.fromkeys(_values(function, parameter, calling, guide, position)))
         if optional:
-            found.append(Slot(parameter.name, (None, *values[:6]), True, True))
+            found.append(Slot(parameter.name, (None, *values[:6]), True, True, parameter.default))
         else:
             found.append(Slot(parameter.name, tuple(values[:12]) or (Plain("32"),), keyword))
     return found
