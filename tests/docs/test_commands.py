@@ -16,6 +16,10 @@ ELSEWHERE = {
     "make demo": "tests/cli/test_demo.py",
     "make test": "it runs this test",
     "make docs": "tests/docs/test_pages.py",
+    "deinplace check train.ipynb": "tests/notebooks",
+    "deinplace run train.ipynb": "tests/notebooks",
+    "deinplace fix train.ipynb": "tests/notebooks",
+    "deinplace fix train.ipynb --diff": "tests/notebooks",
 }
 NEEDS = {
     "pip install deinplace": "network",
