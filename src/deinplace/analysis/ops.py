@@ -229,7 +229,9 @@ def keep(
         for tensor in tensors(m, value):
             if m.kind(tensor) == "unknown":
                 continue
-            rest = [t for t in inputs if t is not tensor and m.kind(t) != "unknown"]
+            rest = list(inputs)
+            rest.remove(tensor)  # once: `x * x` keeps x for the gradient of the other x
+            rest = [t for t in rest if m.kind(t) != "unknown"]
             known = [t for t in inputs if m.kind(t) != "unknown"]
             grad = m.mixed(rest) if len(inputs) > 1 and facts.bilinear(op) else m.mixed(known)
             if grad != "no":

@@ -11,6 +11,7 @@ from deinplace.analysis.iteration import iterate
 from deinplace.analysis.machine import Loop, Machine, UnreachedError
 from deinplace.analysis.memory import Memory
 from deinplace.analysis.names import import_statement, lookup
+from deinplace.analysis.source import span_of
 from deinplace.analysis.values import (
     NONE,
     Cls,
@@ -22,6 +23,7 @@ from deinplace.analysis.values import (
     Union,
     Value,
 )
+from deinplace.model import Span
 
 
 def execute(m: Machine, body: list[ast.stmt]) -> None:
@@ -125,7 +127,9 @@ def _augmented(m: Machine, node: ast.AugAssign) -> None:
         if declared.of(m, old) is not None:
             writes.other(m, node, old)
         if isinstance(target, ast.Subscript) and isinstance(base, Ten):
+            known = len(m.saves)
             fresh = binary(m, node.op, old, right, node, (target, node.value))
+            _as_in_place(m, known, old, fresh, span_of(target))
             attributes.store_item(m, base, index, target, fresh, "+=", node)
             return
         parts = {"other": node.value}
@@ -138,6 +142,19 @@ def _augmented(m: Machine, node: ast.AugAssign) -> None:
         attributes.store(m, base, target, value, quiet=True)
     else:
         attributes.store_item(m, base, index, target, value, quiet=True)
+
+
+def _as_in_place(m: Machine, known: int, old: Ten, fresh: Value, span: Span) -> None:
+    """What an operation in place saves otherwise: its target as a copy, and its result where the target lies."""
+    for number in range(known, len(m.saves)):
+        save = m.saves[number]
+        only = frozenset({number})
+        if save.role == "input" and save.expression == span:
+            cell = m.storage(save.sid)
+            m.update(save.sid, saves=cell.saves - only, maybe=cell.maybe - only)
+        elif save.role == "output" and isinstance(fresh, Ten) and save.sid in fresh.sids and old.view:
+            for sid in old.sids:
+                m.update(sid, saves=m.storage(sid).saves | only)
 
 
 def _plain(m: Machine, node: ast.AugAssign, old: Value, right: Value, target: ast.expr) -> Value:

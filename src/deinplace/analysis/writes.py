@@ -45,13 +45,15 @@ def apply(
         term = m.terms.make("floor_divide", m.read(target), m.term_of(Const(divisor)))
     tensors = [t for v in (*named.values(), *keywords.values()) for t in ops.tensors(m, v)]
     graph = ops.graph(m, term, [target, *tensors])
-    record(m, target, op, node, form, module, tensors, narrow)
     if m.grad != "off":
         made = m.node([target, *tensors])
+        # first: an argument that shares the memory of the target is overwritten by the operation that saved it
         ops.keep(m, op, made, {**named, **keywords}, [target, *tensors], node, parts, entry)
+        record(m, target, op, node, form, module, tensors, narrow)
         store(m, target, term, graph, made, tensors)
         ops.keep_result(m, op, made, target, [target, *tensors], node, entry)
     else:
+        record(m, target, op, node, form, module, tensors, narrow)
         store(m, target, term, None, None, [])
     return target
 
