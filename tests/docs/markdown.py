@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 _FENCE = re.compile(r"^(?P<indent> *)```(?P<language>\w*)\n(?P<body>.*?)^(?P=indent)```", re.MULTILINE | re.DOTALL)
 _INLINE = re.compile(r"`(deinplace [^`]+)`")
-_PLACEHOLDER = re.compile(r"\b(RULE|CMD|LIST|NAME|FILE|PATCH|COMMIT)\b|\.\.\.|\[")
+_PLACEHOLDER = re.compile(r"\b(RULE|CMD|LIST|NAME|FILE|PATCH|COMMIT)\b|\.\.\.|\[|^deinplace (run|fix|verify|explain)$")
 
 
 @dataclass(frozen=True)

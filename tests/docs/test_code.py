@@ -30,7 +30,7 @@ def test_a_block_does_what_it_says(block: Block) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch warns of what the blocks do on purpose
         if raises is None:
-            assert re.search(r"^\s*assert ", block.text, re.MULTILINE), "a block that shows nothing"
+            assert re.search(r"^\s*assert[ _]", block.text, re.MULTILINE), "a block that shows nothing"
             exec(code, names)
             return
         with pytest.raises((RuntimeError, TypeError), match=re.escape(raises[2])) as caught:

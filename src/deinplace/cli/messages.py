@@ -75,7 +75,7 @@ MEANINGS = (
     ),
     Meaning(
         "hook",
-        r"backward hook function(backward)?\d* is a view and",
+        r"backward hook function(backward)?\d* is a view",
         "Output 0 of BackwardHookFunction is a view and is being modified inplace.",
         "a full backward hook meets an in-place operation",
         "register_full_backward_hook wraps a module's inputs and outputs in views, which the next in-place operation, "
