@@ -6,6 +6,8 @@ import contextlib
 import os
 import re
 import stat
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -27,6 +29,9 @@ DEFAULT_EXCLUDE = (
 )  # fmt: skip
 
 NOTEBOOK = ".ipynb"
+PARSE_SECONDS = 20.0
+LARGEST_BROKEN = 4_000_000
+"""Bytes of a file that another parser is still asked about."""
 _PYTHON_2_MESSAGES = (
     "Missing parentheses in call to",
     "multiple exception types must be parenthesized",
@@ -241,14 +246,27 @@ def _explain(error: SourceError, data: bytes) -> Problem:
     if error.message.startswith(_PYTHON_2_MESSAGES) or _PYTHON_2_LINE.search(line):
         message = f"is Python 2{where}; only Python 3 is understood, left as it is"
         return Problem(error.path, message, error.line, "python-2")
-    import libcst  # only for broken files: it takes half a second
-
-    try:
-        libcst.parse_module(data)
-    except (libcst.ParserSyntaxError, UnicodeError, RecursionError):
+    if not _parses_elsewhere(data):
         return Problem(error.path, f"is not valid Python{where}; left as it is", error.line, "syntax")
     message = f"needs a newer Python than the one that runs deinplace{where}; run deinplace with that one"
     return Problem(error.path, message, error.line, "newer-grammar")
+
+
+def _parses_elsewhere(data: bytes) -> bool:
+    """True where LibCST, whose grammar may be newer than that of this Python, accepts a file.
+
+    It runs in a process of its own: what is nested ten thousand deep brings its parser down, and all around it.
+    """
+    if len(data) > LARGEST_BROKEN:
+        return False
+    program = "import sys, libcst; libcst.parse_module(sys.stdin.buffer.read())"
+    try:
+        done = subprocess.run(
+            [sys.executable, "-I", "-c", program], input=data, capture_output=True, timeout=PARSE_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
 
 
 def _spec(lines: Iterable[str]) -> GitIgnoreSpec:
