@@ -91,10 +91,10 @@ def errors_page() -> str:
 
 def _error(meaning: Meaning) -> str:
     says = meaning.says if meaning.pattern else meaning.says.strip("()")
-    shown = _fence("text", says) if meaning.pattern else f"*{says[0].upper()}{says[1:]}.*\n"
+    shown = f"> `{says}`\n" if meaning.pattern else f"*{says[0].upper()}{says[1:]}.*\n"
     rules = ", ".join(f"[{name}](rules/{name}.md)" for name in meaning.rules)
     return "\n".join([
-        f"## {meaning.title[0].upper()}{meaning.title[1:]} {{ #{meaning.key} }}\n",
+        f"## {meaning.headline} {{ #{meaning.key} }}\n",
         shown,
         f"**Why.** {meaning.why}\n",
         f"**What to do.** {meaning.do}\n",

@@ -30,6 +30,12 @@ class Meaning:
     words: str = ""
     """Other words that people use for it."""
 
+    @property
+    def headline(self) -> str:
+        """The title as a sentence begins; code stays as it is."""
+        first = self.title.split(" ", 1)[0]
+        return self.title[0].upper() + self.title[1:] if first.isalpha() else self.title
+
 
 _RUN = '`deinplace run train.py` names both lines; `deinplace fix . --run "python train.py"` mends and proves it.'
 
@@ -260,7 +266,7 @@ def page(meaning: Meaning, text: str = "") -> str:
     detail, rules = _detail(" ".join(_LOG_PREFIX.sub("", text).split()))
     names = dict.fromkeys((*rules, *meaning.rules))
     more = f"More: {', '.join(f'`deinplace explain {name}`' for name in names)}" if names else ""
-    parts = [meaning.title[0].upper() + meaning.title[1:], *map(_wrap, (meaning.why, *detail, meaning.do, more))]
+    parts = [meaning.headline, *map(_wrap, (meaning.why, *detail, meaning.do, more))]
     return "\n\n".join(part for part in parts if part)
 
 
