@@ -19,6 +19,7 @@ FORMATS = (
 )  # fmt: skip
 VERIFY = ("auto", "require", "off")
 TYPES = ("auto", "on", "off")
+MODES = ("amp", "checkpoint", "compile", "float64")
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,10 @@ class Config:
     """Without `run`, look for drivers in the project itself and run them, contained."""
     harness_timeout: float = 60.0
     """Seconds that one run of such a driver may take."""
+    modes: tuple[str, ...] = ()
+    """Repeat the comparison of what is confirmed under autocast, checkpointing, a compiler, or in float64."""
+    device: str | None = None
+    """Repeat it with new tensors on this device, such as cuda."""
     paranoid: bool = False
     """Copy each saved tensor and compare it when it is used: slow, finds writes that go past torch."""
     jobs: int | None = None

@@ -191,6 +191,15 @@ class Rewrite:
 
 
 @dataclass(frozen=True)
+class ModeVerdict:
+    """What came of a confirmed patch under autocast, checkpointing, a compiler, in float64, or on another device."""
+
+    name: str
+    status: Status
+    reason: str = ""
+
+
+@dataclass(frozen=True)
 class Verdict:
     """What verification found out about a rewrite, or about a whole patch."""
 
@@ -212,6 +221,7 @@ class Verdict:
     """What the random generators start from where the program does not seed them itself."""
     tolerance: float | None = None
     """Largest error that passes, relative to a tensor's largest value; coarser types have more, noise adds to it."""
+    modes: tuple[ModeVerdict, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 import deinplace
-from deinplace.cli import check, ci_apply, explain, fix, run, show_config, sweep, verify
+from deinplace.cli import audit, check, ci_apply, explain, fix, run, show_config, sweep, verify
 
 _HELP = """Find the in-place write that breaks a PyTorch backward pass, rewrite it, and prove the gradients right.
 
@@ -33,6 +33,7 @@ def command() -> Any:
     app.command("rules")(explain.rules)
     app.command("config")(show_config.config)
     app.command("ci-apply")(ci_apply.ci_apply)
+    app.command("audit")(audit.audit)
     app.command("verify")(verify.verify)
     app.command("sweep")(sweep.sweep)
     return typer.main.get_command(app)

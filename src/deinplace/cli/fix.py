@@ -17,6 +17,7 @@ from deinplace.cli.options import (
     Baseline,
     Color,
     ColorFlag,
+    Device,
     Exclude,
     ExitZero,
     ExtendExclude,
@@ -27,6 +28,7 @@ from deinplace.cli.options import (
     HarnessTimeout,
     Ignore,
     MaxSteps,
+    Modes,
     OutputFile,
     OutputFormat,
     Paranoid,
@@ -71,6 +73,8 @@ def fix(
     harness: Harnesses = None,
     harness_timeout: HarnessTimeout = None,
     show_harness: ShowHarness = False,
+    modes: Modes = None,
+    device: Device = None,
     python: Python = None,
     types: TypesFlag = None,
     paranoid: Paranoid = None,
@@ -107,7 +111,8 @@ def fix(
     config = settings(
         types=types, harness=harness, harness_timeout=harness_timeout,
         run=run, all=all_sites, unsafe=unsafe, verify=verify, max_runs=max_runs, python=python, timeout=timeout,
-        paranoid=paranoid, max_steps=max_steps, select=select, ignore=ignore, extend_select=extend_select,
+        modes=modes, device=device, paranoid=paranoid, max_steps=max_steps,
+        select=select, ignore=ignore, extend_select=extend_select,
         fixable=fixable, unfixable=unfixable, exclude=exclude, extend_exclude=extend_exclude,
         force_exclude=force_exclude, respect_gitignore=respect_gitignore, output_format=output_format,
         baseline=baseline,
@@ -172,7 +177,10 @@ def _mended(
 def _options(config: Config) -> Options:
     from deinplace.verify import Options
 
-    options = Options(all_sites=config.all, unsafe=config.unsafe, max_runs=config.max_runs, verify=config.verify)
+    options = Options(
+        all_sites=config.all, unsafe=config.unsafe, max_runs=config.max_runs, verify=config.verify,
+        modes=config.modes, device=config.device,
+    )  # fmt: skip
     codes = rules_that_may_fix(config)
     return options if codes is None else replace(options, select=codes)
 

@@ -86,6 +86,11 @@ Paranoid = Annotated[
     bool | None,
     typer.Option("--paranoid", help="Also find writes through NumPy, DLPack or foreign code: compare copies."),
 ]
+Modes = Annotated[
+    list[str] | None,
+    typer.Option("--modes", help="Compare again in these: amp, checkpoint, compile, float64; by comma."),
+]
+Device = Annotated[str | None, typer.Option(help="Compare again with new tensors on this device, such as cuda.")]
 Python = Annotated[str | None, typer.Option(help="The interpreter that runs the program.")]
 TypesFlag = Annotated[
     Types | None, typer.Option("--types", help="Ask type checkers what the source leaves open [default: auto].")
@@ -118,7 +123,7 @@ def settings(**flags: Any) -> config.Config:
     Raises:
         DeinplaceError: a bad settings file, or a rule that does not exist.
     """
-    for name in ("select", "ignore", "extend_select", "fixable", "unfixable", "exclude", "extend_exclude"):
+    for name in ("select", "ignore", "extend_select", "fixable", "unfixable", "exclude", "extend_exclude", "modes"):
         if flags.get(name) is not None:
             flags[name] = _split(flags[name])
     for name in ("output_format", "verify", "types"):
@@ -126,7 +131,11 @@ def settings(**flags: Any) -> config.Config:
             flags[name] = str(flags[name])
     if flags.get("baseline") is not None:  # a flag counts from here, a key from its file
         flags["baseline"] = str(Path(flags["baseline"]).absolute())
-    return config.load(str(Path.cwd()), flags)
+    found = config.load(str(Path.cwd()), flags)
+    for mode in found.modes:
+        if mode not in config.MODES:
+            raise DeinplaceError(f"unknown mode {mode!r}; there are {', '.join(config.MODES)}")
+    return found
 
 
 def reports(values: list[str] | None) -> tuple[tuple[str, Path], ...]:

@@ -81,6 +81,18 @@ def emit(
         _say(sys.stderr, "".join(f"{line}\n" for line in lines if line))
 
 
+def put(text: str, file: Path | None) -> None:
+    """Print a finished report, or write it to `file`.
+
+    Raises:
+        DeinplaceError: the file cannot be written.
+    """
+    if file is not None:
+        _save(file, text)
+    else:
+        _say(sys.stdout, text)
+
+
 def statistics(outcome: Outcome, kind: str, file: Path | None) -> None:
     """Print the findings of each rule, counted: beside the report, or on standard error where that must stand alone."""
     apart = file is not None or kind not in FOR_PEOPLE

@@ -29,10 +29,12 @@ class State:
         self.recorder: Any = None
         self.emulator: Any = None
         self.watcher: Any = None
+        self.auditor: Any = None
         self.in_backward: Callable[[], bool] = bool
         self.raised: list[dict[str, Any]] = []
         self.failure: dict[str, Any] | None = None
         self.compiled = False
+        self.mode_calls = 0
         self.backwards = 0
         self.steps = 0
         self.pid = os.getpid()
@@ -57,6 +59,7 @@ class State:
             "torch": getattr(sys.modules.get("torch"), "__version__", None),
             "python": sys.version.split()[0],
             "backwards": self.backwards,
+            "mode_calls": self.mode_calls,
             "steps": self.steps,
             "conflicts": session.conflicts.plain() if session is not None else [],
             "saves": session.saves if session is not None else 0,
@@ -68,6 +71,7 @@ class State:
             "devices": sorted(self.recorder.sketch.devices) if self.recorder is not None else [],
             "costs": self.recorder.costs.plain() if self.recorder is not None else None,
             "files": _files() if self.finished else [],
+            "audit": self.auditor.plain() if self.auditor is not None else [],
             "stale": self.watcher.found if self.watcher is not None else [],
         }
         part = f"{self.stem}.part"

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from . import detail, errors, frames, modules
+from . import detail, errors, frames, modes, modules
 from .costs import counted
 from .paranoid import Paranoia
 from .watch import Handle, Session, storage_key
@@ -18,6 +18,7 @@ def start(state: Any, torch: Any) -> None:
     """Begin watching, recording and emulating, as the settings say."""
     settings = state.settings
     torch.manual_seed(settings.get("seed", 0))
+    modes.start(state, torch)
     modules.install(torch)
     if settings.get("watch"):
         look = settings.get("look", {})
@@ -31,6 +32,10 @@ def start(state: Any, torch: Any) -> None:
         _enter_everywhere(torch, session, mode)
         compose_user_hooks(torch, session)
         stand_aside(torch, session)
+    if settings.get("audit"):
+        from . import audit
+
+        state.auditor = audit.start(state, torch)
     if settings.get("emulate") is not None:
         from . import emulate
 
@@ -152,11 +157,15 @@ def stand_aside(torch: Any, session: Session) -> None:
 def _follow_backward(state: Any, torch: Any) -> None:
     """Know which line called backward, count it, and note the errors that autograd raises there."""
     engine = torch.autograd
+    compiled = state.settings.get("mode") == "compile"
+    tracing: Any = torch._guards.TracingContext.try_get if compiled else lambda: None
     local = state.session.local if state.session is not None else threading.local()
     state.in_backward = lambda: bool(getattr(local, "backward", ()))
 
     def around(plain: Any, name: str) -> Any:
         def call(*args: Any, **kwargs: Any) -> Any:
+            if tracing() is not None:  # a compiler asks for gradients of its own stand-ins
+                return plain(*args, **kwargs)
             outer = getattr(local, "backward", ())
             local.backward = outer or frames.user_stack(8)
             state.backwards += not outer

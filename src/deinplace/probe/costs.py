@@ -40,7 +40,8 @@ class Costs:
         self.packed = False
         """True once the program has hooks of its own for saved tensors: asking what they keep would run them."""
         self._notice_hooks()
-        _count(torch, self)
+        if state.settings.get("mode") != "compile":  # nothing is compiled below a dispatch mode
+            _count(torch, self)
 
     def _notice_hooks(self) -> None:
         hooks = self.torch.autograd.graph.saved_tensors_hooks

@@ -196,6 +196,7 @@ def verification(verdict: Verdict | None) -> Json | None:
         "dtype": verdict.dtype,
         "seed": verdict.seed,
         "tolerance": verdict.tolerance,
+        "modes": [dataclasses.asdict(mode) for mode in verdict.modes],
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from deinplace.model import Conflict, Event, Finding, Memory, ModuleInfo, Outcome, TensorInfo, Verdict
+from deinplace.model import Conflict, Event, Finding, Memory, ModeVerdict, ModuleInfo, Outcome, TensorInfo, Verdict
 from deinplace.report.view import View
 
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
@@ -99,7 +99,14 @@ def verdict(found: Verdict) -> str:
         facts.append(f"max |error| {found.max_abs_error:.2g}")
     text = "confirmed" + (f" on {found.device}" if found.device else "")
     text += f" ({', '.join(facts)})" if facts else ""
-    return text + (f", oracle: {found.oracle}" if found.oracle else "")
+    text += f", oracle: {found.oracle}" if found.oracle else ""
+    return text + "".join(f"; {mode(each)}" for each in found.modes)
+
+
+def mode(found: ModeVerdict) -> str:
+    """`confirmed under checkpoint`, or why not."""
+    where = found.name if found.name.startswith("on ") else f"under {found.name}"
+    return f"{found.status} {where}" + (f" ({found.reason})" if found.status != "confirmed" else "")
 
 
 def cost(memory: Memory) -> str:

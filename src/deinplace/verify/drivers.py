@@ -39,6 +39,12 @@ class Driver:
     text: str = ""
     paranoid: bool = False
     """Watched runs copy each saved tensor and compare it when it is used: that finds writes which go past torch."""
+    mode: str = ""
+    """Run otherwise than it was written: see `probe.modes`."""
+    mode_paths: tuple[str, ...] = ()
+    """Files whose modules the mode is for."""
+    device: str = ""
+    """Where new tensors are made by default."""
     copies: tuple[tuple[str, str], ...] = ()
     """Folders to import from, each in place of another folder, after which its files are named."""
     texts: tuple[tuple[str, bytes], ...] = ()
@@ -100,6 +106,8 @@ class Settings:
     stale: tuple[tuple[str, int, str], ...] = ()
     sites: bool = False
     """Note every line at which an in-place operation ran."""
+    audit: bool = False
+    """Note what each in-place operation saves, and where one that is not in place could be."""
 
 
 @dataclass(frozen=True)
@@ -200,9 +208,13 @@ class Laboratory:
             "look": {key: [list(pair) for pair in pairs] for key, pairs in settings.look.items()},
             "emulate": settings.emulate,
             "sites": settings.sites,
+            "audit": settings.audit,
             "stale": [list(entry) for entry in settings.stale],
             "max_steps": driver.max_steps,
             "paranoid": driver.paranoid,
+            "mode": driver.mode,
+            "mode_paths": list(driver.mode_paths),
+            "device": driver.device,
             "copies": [list(pair) for pair in driver.copies],
             "redirect": [list(pair) for pair in driver.copies],
         }
@@ -215,7 +227,8 @@ def environment(driver: Driver, settings: Path) -> dict[str, str]:
     env["PYTHONPATH"] = os.pathsep.join(filter(None, (str(_STARTUP), env.get("PYTHONPATH"))))
     env.setdefault("PYTHONHASHSEED", "0")
     env["PYTHONDONTWRITEBYTECODE"] = "1"
-    env["TORCHDYNAMO_DISABLE"] = "1"
+    if driver.mode != "compile":
+        env["TORCHDYNAMO_DISABLE"] = "1"
     env["PYTEST_ADDOPTS"] = f"{env.get('PYTEST_ADDOPTS', '')} --assert=plain -p no:cacheprovider".strip()
     if driver.python is not None:
         env["PATH"] = str(Path(driver.python).absolute().parent) + os.pathsep + env.get("PATH", "")

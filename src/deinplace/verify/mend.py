@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from deinplace.analysis.run import Refine
 from deinplace.analysis.source import Source
-from deinplace.model import FileChange, Outcome, Raised, Verdict
+from deinplace.model import FileChange, ModeVerdict, Outcome, Raised, Verdict
 from deinplace.rules import rule
 from deinplace.rules.base import Incident, Project
 from deinplace.verify import incidents, wording
@@ -37,6 +37,10 @@ class Options:
     ignore: frozenset[str] = frozenset()
     max_runs: int = 40
     verify: str = "auto"
+    modes: tuple[str, ...] = ()
+    """Names of `verify.modes.MODES`: repeat the comparison in these, too."""
+    device: str | None = None
+    """Repeat it with new tensors on this device, such as `cuda`."""
     refine: Refine | None = None
     """Puts into a report of the analysis what type checkers say."""
 
@@ -216,9 +220,24 @@ class Mender:
         if verdict.status != "confirmed" and not self.options.unsafe:
             return self._outcome(None, {}, bench, refused=replace(last, reason=verdict.reason))
         changed = {p: s.text for p, s in bench.current.items() if s.text != self.sources[p].text}
+        verdict = replace(verdict, modes=self._modes(bench, changed))
+        against = next((m for m in verdict.modes if m.status == "refuted"), None)
+        if against is not None:
+            reason = f"under {against.name}: {against.reason}"
+            self.notes.append(f"confirmed as it is, refuted {reason}")
+            return self._outcome(None, {}, bench, refused=replace(last, equal=False, reason=reason))
         outcome = self._outcome(verdict, changed, bench)
         count = len({f.rewrite for f in outcome.findings if f.state == "fixable"})
         return replace(outcome, memory=memory(bench.thrift.before, last.usage, count))
+
+    def _modes(self, bench: Bench, changed: Mapping[str, str]) -> tuple[ModeVerdict, ...]:
+        """What the patch does in the modes that were asked for."""
+        if not changed or bench.oracle is None or not (self.options.modes or self.options.device):
+            return ()
+        from deinplace.verify.modes import modes
+
+        texts = {path: bench.current[path].encode(text) for path, text in changed.items()}
+        return modes(bench, texts, self.options.modes, self.options.device, self.progress)
 
     def _without_oracle(self, found: tuple[Incident, ...]) -> Outcome:
         """The program does not even run under the probe: say what is known; with --unsafe see what lets it run."""

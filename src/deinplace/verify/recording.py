@@ -160,7 +160,9 @@ REORDERABLE = ("backward", "grad", "consumed", "stepped", "returned", "after cal
 """Kinds of events that keep their values, each kind and name in its own order, when steps and backwards swap."""
 
 
-def compare(oracle: Run, other: Run, noise: Comparison, reordered: bool = False, calls: bool = True) -> Comparison:
+def compare(
+    oracle: Run, other: Run, noise: Comparison, reordered: bool = False, calls: bool = True, rtol: float = RTOL
+) -> Comparison:
     """Whether `other` saw what the oracle saw, beyond tolerance and noise; without `calls`, in training alone.
 
     With `reordered`, backward calls and steps may have changed places: what each step consumed and made counts, in the
@@ -176,11 +178,11 @@ def compare(oracle: Run, other: Run, noise: Comparison, reordered: bool = False,
         if not calls:
             x, y = without_calls(x), without_calls(y)
         if not reordered:
-            _Comparer(result, noise, process).compare(x, y)
+            _Comparer(result, noise, process, rtol=rtol).compare(x, y)
             continue
         left, right = _streams(x), _streams(y)
         for stream in dict.fromkeys((*left, *right)):
-            _Comparer(result, Comparison(), process).compare(left.get(stream, []), right.get(stream, []))
+            _Comparer(result, Comparison(), process, rtol=rtol).compare(left.get(stream, []), right.get(stream, []))
     return result
 
 
@@ -224,8 +226,11 @@ def _streams(records: Sequence[Record]) -> dict[tuple[str, str], list[Record]]:
 class _Comparer:
     """Walks two recordings side by side."""
 
-    def __init__(self, result: Comparison, noise: Comparison, process: int, measure: bool = False) -> None:
+    def __init__(
+        self, result: Comparison, noise: Comparison, process: int, measure: bool = False, rtol: float = RTOL
+    ) -> None:
         self.result, self.noise, self.process, self.measure = result, noise, process, measure
+        self.rtol = rtol
         self.position = 0
         self.record = self.other = Record("", "", {}, False)
         self.calls: dict[str, int] = {}
@@ -281,7 +286,7 @@ class _Comparer:
     def plain(self, label: str, a: Any, b: Any) -> None:
         self.result.compared += 1
         if isinstance(a, float) and isinstance(b, float):
-            self.numbers(label, [a], [b], abs(a), RTOL)
+            self.numbers(label, [a], [b], abs(a), self.rtol)
         elif a != b and not _machine_path(a, b) and not (self.record.kind == "end" and _switched_off(label, a, b)):
             self.differ(label, f"{_brief(a)} became {_brief(b)}")
 
@@ -303,7 +308,7 @@ class _Comparer:
         x, y = _floats(a["v"]), _floats(b["v"])
         scale = x[0] if a.get("sketch") else max((abs(v) for v in x if math.isfinite(v)), default=0.0)
         exact = a["t"].startswith(("int", "uint", "bool"))
-        self.numbers(label, x, y, scale, 0.0 if exact else COARSE.get(a["t"], RTOL))
+        self.numbers(label, x, y, scale, 0.0 if exact else max(COARSE.get(a["t"], 0.0), self.rtol))
 
     def numbers(self, label: str, x: Sequence[float], y: Sequence[float], scale: float, rtol: float) -> None:
         worst = 0.0
