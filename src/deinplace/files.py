@@ -95,6 +95,8 @@ def discover(paths: Sequence[str], selection: Selection) -> tuple[tuple[str, ...
         path = Path(given).absolute()
         if path.is_dir():
             found.update(dict.fromkeys(_walk(path, selection, problems)))
+        elif path.exists() and not path.is_file():
+            problems.append(Problem(given, "is a pipe, a socket or a device, no file; not read", code="special-file"))
         elif path.exists():
             if not (selection.force_exclude and _is_excluded(path, selection)):
                 found[os.path.realpath(path)] = None

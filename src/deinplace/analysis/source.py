@@ -188,7 +188,10 @@ def decode(path: str, data: bytes) -> tuple[str, str, bool]:
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
     except (SyntaxError, UnicodeDecodeError) as error:
-        raise SourceError(path, f"unknown encoding: {error}", code="encoding") from None
+        said = str(error)
+        if said.startswith("encoding problem"):
+            said = "its byte order mark says UTF-8, its coding line something else"
+        raise SourceError(path, f"cannot be decoded: {said}", code="encoding") from None
     bom = encoding == "utf-8-sig"
     encoding = "utf-8" if bom else encoding
     body = data[3:] if bom else data

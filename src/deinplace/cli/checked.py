@@ -164,7 +164,9 @@ def _settings(config: Config, codes: Collection[str] | None, named: set[str]) ->
 def _packages(python: str) -> list[int]:
     """When the packages of an interpreter last changed."""
     home = Path(python).parent.parent
-    return sorted(p.stat().st_mtime_ns for p in home.glob("[Ll]ib*/**/site-packages") if p.is_dir())
+    # Not `**`: an interpreter of the system lives in /usr, and all of its libraries would be walked.
+    found = [*home.glob("[Ll]ib*/site-packages"), *home.glob("[Ll]ib*/python*/site-packages")]
+    return sorted(p.stat().st_mtime_ns for p in found if p.is_dir())
 
 
 def _parsed(
