@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given
@@ -62,3 +64,33 @@ def test_any_cell_comes_back(parts: list[str]) -> None:
     masked = mask(source)
     assert masked.text.count("\n") == source.count("\n")
     assert cells.restored(masked.text) == source
+
+
+def test_a_notebook_runs_where_ipython_is_missing() -> None:
+    code = """
+import importlib.util
+real = importlib.util.find_spec
+importlib.util.find_spec = lambda name: None if name == "IPython" else real(name)
+from deinplace.probe import cells, shell
+names = {"folder": "."}
+magic = shell.install(names)
+import IPython
+from IPython.display import HTML, clear_output, display
+from IPython.core.display import Image
+clear_output(wait=True)
+display(HTML("x"), [1])
+assert get_ipython() is IPython.get_ipython()
+assert get_ipython().run_line_magic("time", "1 + 1") == 2
+assert "google.colab" not in str(get_ipython())
+with get_ipython().anything.at_all():
+    pass
+assert magic(cells.HOLD + "!echo {folder} $folder").s == ". ."
+assert magic(cells.HOLD + "!exit 1", True) is None
+names |= {"magic": magic, "HOLD": cells.HOLD}
+exec("magic(HOLD + '%time for i in range(3): total = i', True)", names)
+assert names["total"] == 2
+magic(cells.HOLD + "%%capture out --no-stderr", True)
+names["out"].show()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "\n[1]\n"), done

@@ -118,7 +118,8 @@ def install(names: dict[str, Any]) -> Any:
         original = cells.held(text) or ""
         if alone and original.startswith("!"):
             return None
-        return magic(names, sys._getframe(1).f_locals, original)
+        local = sys._getframe(1).f_locals
+        return magic(names, names if local is names else {**names, **local}, original)
 
     return __deinplace_magic__
 
@@ -144,7 +145,7 @@ class _Calls(ast.NodeTransformer):
 def magic(names: dict[str, Any], local: dict[str, Any], text: str) -> Any:
     """Do what a line of IPython's asks for, as far as the program that follows can tell the difference.
 
-    `local` is what the line sees; with another dictionary than `names` it stands inside a function.
+    `local` is what the line sees: `names`, and those of the function that it stands in.
     """
     if text.startswith("!"):
         return _output(text.lstrip("!"), local)
