@@ -208,6 +208,8 @@ def write_atomic(path: str, data: bytes, expected_before: bytes, tree: str) -> N
 
 def read_text(path: str) -> str | None:
     """Text of a Python file for display, or None where it cannot be had."""
+    if not Path(path).is_file():  # a pipe would be waited for, a device read without end
+        return None
     try:
         data = Path(path).read_bytes()
     except OSError:
