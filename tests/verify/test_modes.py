@@ -1,0 +1,87 @@
+"""A confirmed patch under autocast, checkpointing, a compiler, in float64, and on another device."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from deinplace import config
+from deinplace.analysis.source import Source
+from deinplace.verify import Options
+from deinplace.verify.drivers import Driver, Laboratory, Settings
+from deinplace.verify.modes import MODES, modes
+from deinplace.verify.recording import Comparison
+from deinplace.verify.trial import Bench
+
+from .programs import RESIDUAL
+from .test_mend import fix, lines
+
+
+def test_the_names_are_those_of_the_settings() -> None:
+    assert tuple(MODES) == config.MODES
+
+
+def test_a_patch_is_compared_in_every_mode(tmp_path: Path) -> None:
+    outcome = fix(tmp_path, RESIDUAL, Options(modes=("amp", "checkpoint", "compile", "float64")))
+    assert lines(outcome) == ["y = y + x"]
+    assert outcome.verdict is not None
+    assert {mode.name: (mode.status, mode.reason[:11]) for mode in outcome.verdict.modes} == {
+        "autocast to bfloat16": ("confirmed", "max |error|"),
+        "checkpoint": ("confirmed", "max |error|"),
+        "checkpoint, reentrant": ("confirmed", "max |error|"),
+        "torch.compile (aot_eager)": ("confirmed", "max |error|"),
+        "float64": ("confirmed", "max |error|"),
+    }
+    assert outcome.runs <= 3 + 2 * 5
+
+
+DEPENDS_ON_THE_MODE = """
+import torch
+from torch import nn
+
+class Block(nn.Module):
+    def forward(self, x):
+        y = torch.exp(x)
+        y += x
+        return y.sum()
+
+w = nn.Parameter(torch.ones(3))
+block = Block()
+for step in range(2):
+    w.grad = None
+    loss = block(torch.ones(3) @ (w * torch.eye(3)))
+    assert loss.dtype == torch.float32, "not meant for others"
+    loss.backward()
+"""
+
+
+def test_a_program_that_cannot_run_so_is_said_to(tmp_path: Path) -> None:
+    outcome = fix(tmp_path, DEPENDS_ON_THE_MODE, Options(modes=("float64",), max_runs=6))
+    assert outcome.verdict is not None and outcome.verdict.status == "confirmed" and outcome.changes
+    (mode,) = outcome.verdict.modes
+    assert mode.status == "unconfirmed"
+    assert mode.reason.startswith("the program cannot run so: AssertionError: not meant for others")
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_on_a_gpu(tmp_path: Path) -> None:
+    outcome = fix(tmp_path, DEPENDS_ON_THE_MODE, Options(device="cuda"))
+    assert outcome.verdict is not None
+    assert [(mode.name, mode.status) for mode in outcome.verdict.modes] == [("on cuda", "confirmed")]
+
+
+def test_a_wrong_patch_is_refuted_in_a_mode(tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(DEPENDS_ON_THE_MODE.replace("assert", "keep ="))
+    source = Source.parse(str(path), path.read_bytes())
+    wrong = source.text.replace("y += x", "y = y + x.detach()").encode()
+    with Laboratory() as lab:
+        driver = Driver((sys.executable, "train.py"), str(tmp_path), timeout=120)
+        oracle = lab.run(driver, Settings(watch=True, record=True))
+        bench = Bench(lab, driver, {str(path): source}, oracle, Comparison(), {})
+        (mode,) = modes(bench, {str(path): wrong}, ("float64",), None, lambda _: None)
+    assert (mode.name, mode.status) == ("float64", "refuted")
+    assert mode.reason.startswith("gradients: backward leaf (3,) torch.float64[0]: values differ")
