@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from deinplace.model import Finding, Outcome, Problem
 from deinplace.report import words
 from deinplace.report.view import View
@@ -10,13 +12,19 @@ from deinplace.report.view import View
 def render(outcome: Outcome, view: View) -> str:
     """The findings in order of place, then the problems, notes and the summary."""
     shown = [f for f in outcome.findings if f.state != "suppressed" or view.verbose]
-    shown.sort(key=lambda f: (view.path(f.path), f.span))
+    shown.sort(key=lambda f: (_order(view.path(f.path)), f.span))
     lines = [line(finding, view) for finding in shown]
     lines += [problem(p, view) for p in outcome.problems]
     if not view.quiet:
         lines += [f"note: {text}" for text in outcome.notes]
         lines += [text for text in (words.summary(outcome), words.verdict_line(outcome)) if text]
     return "".join(f"{text}\n" for text in lines)
+
+
+def _order(path: str) -> list[tuple[int, str]]:
+    """Paths by their letters, and numbers in them by their size: cell 9 comes before cell 10."""
+    parts = re.split(r"(?<=:cell )(\d+)", path)
+    return [(int(part), "") if part.isdigit() else (0, part) for part in parts]
 
 
 def line(finding: Finding, view: View) -> str:
