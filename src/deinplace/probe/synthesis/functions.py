@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
 from .guide import Guide
-from .search import Search, Slot, State
+from .search import Found, Search, Slot, State
 from .slots import arguments, slots
 from .stage import Stage, call_text, differentiable, needed, scalar, snake
 from .text import Scene
+
+DOUBTED = ("cast", "expanded")
+"""In-place errors that a tensor of another kind or shape may not have raised."""
 
 
 def exercise_function(stage: Stage, function: Callable[..., Any]) -> None:
@@ -52,7 +55,7 @@ def calls(
     search = Search(chosen, once, stage.tracer, stage.path, stage.soon(share), tries, numbers)
     first: State | None = None
     extra = 8
-    for found in search.found():
+    for found in _trusted(search):
         if first is not None and not found.trial.lines.get(stage.path, set()) & stage.left():
             extra -= 1
             if extra < 0:
@@ -74,6 +77,22 @@ def calls(
     if stage.stuck is not None:
         stage.reason = stage.stuck.message
     return first
+
+
+def _trusted(search: Search) -> Iterator[Found]:
+    """What works; in-place errors that a wrong guess can cause come last, and only if nothing else works."""
+    doubted: list[Found] = []
+    clean = False
+    for found in search.found():
+        if found.trial.fault not in DOUBTED:
+            clean = True
+            yield found
+            continue
+        doubted.append(found)
+        if len(doubted) == 12:
+            break
+    if not clean:
+        yield from doubted[:1]
 
 
 def _without_data(stage: Stage, twin: Callable[..., Any], chosen: list[Slot], state: State) -> None:

@@ -95,7 +95,7 @@ BUILD: tuple[tuple[str, tuple[str, ...]], ...] = (
         r"\w*(channels?|chs?|chans|planes|dims?|features?|feats?|filters?|width|hidden|units|size|hid|neurons|nf|"
         r"ngf|ndf|latent|embed|embedding|emb|d_model|d_ff|d_inner|nhid|ninp|nz|ndim|rank|bottleneck|inp|oup|out|"
         r"c1|c2|cin|cout|fan_in|fan_out|input|output|k_dim|inner|rd|reduced?|squeeze|intermediate|base|in_c|out_c|"
-        r"ic|oc|ch_in|ch_out|c|f|d|e|q|v)\w{0,3}"
+        r"ic|oc|ch_in|ch_out|base_width)\w{0,3}|c|f|d|e|q|v|ic|oc|nz|nf"
     ), ("32", "64", "[32, 32]", "16", "3", "(8, 8)")),
     (r"reduction\w*", ("4", "2", "8", "16", "'mean'")),
     (r"seed|index|idx|i|layer_?(idx|id|num)|stage\w*|level|order|degree|axis|dim_?index", ("0", "1")),

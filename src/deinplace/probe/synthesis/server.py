@@ -140,7 +140,6 @@ class Server:
         pid = self._freely(os.fork)
         if pid == 0:
             self.guard.free = False
-            os.setpgid(0, 0)
             code = 5
             try:
                 code = call()
@@ -153,7 +152,8 @@ class Server:
     def _waited(self, pid: int, seconds: float) -> int | None:
         end = time.monotonic() + seconds
         pause = 0.002
-        while time.monotonic() < end:
+        parent = os.getppid()
+        while time.monotonic() < end and os.getppid() == parent:  # who lost its parent has nobody to work for
             done, status = os.waitpid(pid, os.WNOHANG)
             if done:
                 return os.waitstatus_to_exitcode(status)
@@ -161,6 +161,8 @@ class Server:
             pause = min(pause * 1.5, 0.05)
         self._freely(lambda: os.kill(pid, signal.SIGKILL))
         os.waitpid(pid, 0)
+        if os.getppid() != parent:
+            os._exit(6)
         return None
 
 

@@ -133,6 +133,8 @@ def items(sources: Mapping[str, Source], wanted: Iterable[Target]) -> list[Item]
     """Functions put together by what has to be built for them: methods by their class."""
     lines: dict[tuple[str, str], set[int]] = {}
     methods: dict[tuple[str, str], dict[str, None]] = {}
+    wanted = tuple(wanted)
+    found = {path: _lines(sources[path]) for path in {p for p, _ in wanted} & sources.keys()}
     for path, function in wanted:
         if path not in sources or not function or function == "<module>":
             continue
@@ -143,10 +145,16 @@ def items(sources: Mapping[str, Source], wanted: Iterable[Target]) -> list[Item]
         methods.setdefault(key, {})
         if owner:
             methods[key][method] = None
-        for site in sites(sources[path]):
-            if site.function == function:
-                own.update(range(site.statement.line, site.statement.line + 1))
+        own.update(found[path].get(function, ()))
     return [Item(path, name, frozenset(own), tuple(methods[path, name])) for (path, name), own in lines.items()]
+
+
+def _lines(source: Source) -> dict[str, set[int]]:
+    """First lines of the statements with sites, by function."""
+    out: dict[str, set[int]] = {}
+    for site in sites(source):
+        out.setdefault(site.function, set()).add(site.statement.line)
+    return out
 
 
 def search(
@@ -292,7 +300,7 @@ def _attempt(item: Item, entry: Mapping[str, Any]) -> Attempt:
         tuple(entry.get("faults", ())),
         tuple(scene(data) for data in entry.get("scenes", ())),
         {path: frozenset(lines) for path, lines in entry.get("reached", {}).items()},
-        entry.get("reason", "") if not entry.get("scenes") else "",
+        "" if entry.get("scenes") else entry.get("reason") or entry.get("ended", ""),
     )
 
 
