@@ -30,6 +30,7 @@ class State:
         self.emulator: Any = None
         self.watcher: Any = None
         self.auditor: Any = None
+        self.ballast = _ballast() if settings.get("stir") else []
         self.in_backward: Callable[[], bool] = bool
         self.raised: list[dict[str, Any]] = []
         self.failure: dict[str, Any] | None = None
@@ -87,6 +88,11 @@ class State:
         if self.recorder is not None:
             self.recorder.close()
         self.write()
+
+
+def _ballast() -> list[bytes]:
+    """A few objects of every small size: all that come later stand at other addresses."""
+    return [bytes(size) for size in range(0, 480, 8) for _ in range(3)]
 
 
 def _child() -> list[int]:

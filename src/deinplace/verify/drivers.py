@@ -106,6 +106,8 @@ class Settings:
     stale: tuple[tuple[str, int, str], ...] = ()
     sites: bool = False
     """Note every line at which an in-place operation ran."""
+    stir: bool = False
+    """Lay out memory otherwise: then what hangs on addresses, such as the order of a set of objects, changes, too."""
     audit: bool = False
     """Note what each in-place operation saves, and where one that is not in place could be."""
 
@@ -209,6 +211,7 @@ class Laboratory:
             "emulate": settings.emulate,
             "sites": settings.sites,
             "audit": settings.audit,
+            "stir": settings.stir,
             "stale": [list(entry) for entry in settings.stale],
             "max_steps": driver.max_steps,
             "paranoid": driver.paranoid,

@@ -83,6 +83,13 @@ class Comparison:
     unsteady: bool = False
     """True where gradients themselves vary from run to run, so that none can be confirmed."""
 
+    def widen(self, other: Comparison) -> None:
+        """Take in what another noise floor says."""
+        for key, gap in other.noise.items():
+            self.noise[key] = max(gap, self.noise.get(key, 0.0))
+        self.unstable |= other.unstable
+        self.unsteady |= other.unsteady
+
     @property
     def hard(self) -> list[Difference]:
         """Differences that refute."""
