@@ -83,7 +83,7 @@ def errors_page() -> str:
     """A section for each of PyTorch's in-place errors."""
     head = (
         "# PyTorch's in-place errors\n\n"
-        '`deinplace explain "the text"` finds the section that a pasted error belongs to. `deinplace run train.py` '
+        '`deinplace explain "..."` finds the section that a pasted error belongs to. `deinplace run train.py` '
         "finds the lines.\n"
     )
     return "\n".join([head, *map(_error, MEANINGS)])

@@ -9,8 +9,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 _FENCE = re.compile(r"^(?P<indent> *)```(?P<language>\w*)\n(?P<body>.*?)^(?P=indent)```", re.MULTILINE | re.DOTALL)
-_INLINE = re.compile(r"`(deinplace [^`]+)`")
-_PLACEHOLDER = re.compile(r"\b(RULE|CMD|LIST|NAME|FILE|PATCH|COMMIT)\b|\.\.\.|\[|^deinplace (run|fix|verify|explain)$")
+_INLINE = re.compile(r"`(deinplace [^`]+|pytest --deinplace[^`]*)`")
+_PLACEHOLDER = re.compile(
+    r"\b(RULE|CMD|LIST|NAME|FILE|PATCH|COMMIT)\b|\.\.\.|\[|^deinplace (run|fix|verify|explain|ci-apply)$"
+)
 
 
 @dataclass(frozen=True)
