@@ -42,7 +42,7 @@ def candidates(source: Source, module: ModuleInfo) -> Iterator[Candidate]:
     for node in ast.walk(source.tree):
         form = _form(node, module.imports) if prefilter.writes(node) else ""
         if form:
-            yield Candidate(source.path, span_of(node), form, _target(node, form))
+            yield Candidate(source.path, span_of(node), form, source.segment(_target(node, form)))
 
 
 def _form(node: ast.AST, imports: Mapping[str, str]) -> str:
@@ -58,17 +58,19 @@ def _form(node: ast.AST, imports: Mapping[str, str]) -> str:
         if keyword.arg == "out":
             return "" if isinstance(value, ast.Constant) and value.value is None else "out"
     root: ast.expr = node.func
+    names: list[str] = []
     while isinstance(root, ast.Attribute):
+        names.append(root.attr)
         root = root.value
     if isinstance(root, ast.Name) and root.id in imports:
-        called = imports[root.id] + ast.unparse(node.func)[len(root.id) :]
+        called = ".".join((imports[root.id], *reversed(names)))
         entry = facts.function(called) if not called.startswith("torch.nn.init.") else None
     else:
         entry = facts.method(node.func.attr) if isinstance(node.func, ast.Attribute) else None
     return "method" if entry is not None and entry.in_place and entry.effect == "data" else ""
 
 
-def _target(node: ast.AST, form: str) -> str:
+def _target(node: ast.AST, form: str) -> ast.AST:
     part: ast.AST = node
     if isinstance(node, ast.AugAssign):
         part = node.target
@@ -76,7 +78,7 @@ def _target(node: ast.AST, form: str) -> str:
         part = next(t for t in node.targets if isinstance(t, ast.Subscript | ast.Attribute))
     elif isinstance(node, ast.Call):
         part = node.func.value if form == "method" and isinstance(node.func, ast.Attribute) else node.func
-    return ast.unparse(part)
+    return part
 
 
 def beliefs(index: Index, sources: Mapping[str, Source], report: Report) -> dict[Candidate, tuple[Belief, str]]:
@@ -94,9 +96,22 @@ def beliefs(index: Index, sources: Mapping[str, Source], report: Report) -> dict
                     seen[place.path, place.span] = (write.kind, write.why)
     found: dict[Candidate, tuple[Belief, str]] = {}
     for path, source in sources.items():
+        imports = index.modules[path].imports
         for candidate in candidates(source, index.modules[path]):
-            found[candidate] = seen.get((path, candidate.span), ("unknown", "never reached"))
+            belief = seen.get((path, candidate.span), ("unknown", "never reached"))
+            found[candidate] = belief if belief[0] != "unknown" else _by_name(candidate, imports) or belief
     return found
+
+
+def _by_name(candidate: Candidate, imports: Mapping[str, str]) -> tuple[Belief, str] | None:
+    """What the called function's name says of its `inplace` or `out`: NumPy's, or one of torch's that take a model."""
+    root, _, rest = candidate.target.partition(".")
+    called = f"{imports[root]}.{rest}" if root in imports and rest else imports.get(root, "")
+    if candidate.form == "out" and called.startswith("numpy."):
+        return "not", "ndarray"
+    if candidate.form == "flag" and called.startswith("torch.") and not facts.module(called):
+        return None if facts.function(called) else ("not", f"{called} takes a model")
+    return None
 
 
 def survey(sources: Mapping[str, Source]) -> dict[Candidate, tuple[Belief, str]]:

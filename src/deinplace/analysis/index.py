@@ -112,7 +112,9 @@ class _Definitions:
 
     def collect(self, body: list[ast.stmt], prefix: str, owner: ClassInfo | None) -> None:
         """Take in what a block holds; `owner` is the class whose block it is."""
-        for node in body:
+        pending = body[::-1]  # not by recursion: a long chain of `elif` is nested deeper than Python goes
+        while pending:
+            node = pending.pop()
             kind = type(node)
             if kind in _SIMPLE:
                 continue
@@ -124,12 +126,10 @@ class _Definitions:
             elif isinstance(node, ast.Import | ast.ImportFrom):
                 self.imports.update(bindings(node, self.package, len(self.imports)))
             else:
-                for name in ("body", "orelse", "finalbody"):
-                    inner = getattr(node, name, None)
-                    if inner:
-                        self.collect(inner, prefix, owner)
-                for handler in [*getattr(node, "handlers", ()), *getattr(node, "cases", ())]:
-                    self.collect(handler.body, prefix, owner)
+                for handler in [*getattr(node, "cases", ()), *getattr(node, "handlers", ())][::-1]:
+                    pending += handler.body[::-1]
+                for name in ("finalbody", "orelse", "body"):
+                    pending += (getattr(node, name, None) or [])[::-1]
 
     def _function(self, node: Function, prefix: str, owner: ClassInfo | None) -> None:
         info = self.functions[node] = FunctionInfo(node, self.path, prefix + node.name, owner)
