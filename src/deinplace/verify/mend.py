@@ -17,7 +17,7 @@ from deinplace.verify.cost import memory
 from deinplace.verify.drivers import Driver, Laboratory, Run, Settings
 from deinplace.verify.groups import group
 from deinplace.verify.lines import back, moved
-from deinplace.verify.recording import Comparison, noise_floor
+from deinplace.verify.recording import Comparison, compare, noise_floor
 from deinplace.verify.search import Choice, Search, shape
 from deinplace.verify.texts import settings_files
 from deinplace.verify.trial import Bench, Result
@@ -220,7 +220,7 @@ class Mender:
         if verdict.status != "confirmed" and not self.options.unsafe:
             return self._outcome(None, {}, bench, refused=replace(last, reason=verdict.reason))
         changed = {p: s.text for p, s in bench.current.items() if s.text != self.sources[p].text}
-        verdict = replace(verdict, modes=self._modes(bench, changed))
+        verdict = replace(verdict, oracle=self._oracles(bench, verdict.oracle), modes=self._modes(bench, changed))
         against = next((m for m in verdict.modes if m.status == "refuted"), None)
         if against is not None:
             reason = f"under {against.name}: {against.reason}"
@@ -229,6 +229,22 @@ class Mender:
         outcome = self._outcome(verdict, changed, bench)
         count = len({f.rewrite for f in outcome.findings if f.state == "fixable"})
         return replace(outcome, memory=memory(bench.thrift.before, last.usage, count))
+
+    def _oracles(self, bench: Bench, known: str) -> str:
+        """The oracle's name; where the original runs by itself, also whether that says the same."""
+        met = incidents.conflicts(self.first) if self.first is not None else ()
+        if bench.oracle is None or bench.spent() or self.refused or any(c.kind == "version" for c in met):
+            return known
+        self.progress("running the original as it is")
+        plain = self.lab.run(self.driver, Settings(record=True, functions=bench.functions))
+        if plain.exit_code != 0:
+            return known
+        if not compare(bench.oracle, plain, bench.noise).hard:
+            return f"the original as it is, and {known}: both agree"
+        self.notes.append(
+            "the original as it is computes other gradients than it means: a write is hidden from autograd"
+        )
+        return known
 
     def _modes(self, bench: Bench, changed: Mapping[str, str]) -> tuple[ModeVerdict, ...]:
         """What the patch does in the modes that were asked for."""
