@@ -1,4 +1,4 @@
-"""`pytest --deinplace-fix`: the tests that failed in backward are the program with which `deinplace fix` proves."""
+"""`pytest --deinplace-fix`: the tests that met a fault are the program with which `deinplace fix` proves."""
 
 from __future__ import annotations
 
@@ -22,15 +22,12 @@ _UNUSABLE = 2
 """Exit code of `deinplace` where a program cannot serve as a proof."""
 
 
-def mend(config: pytest.Config, failed: Sequence[str]) -> Iterator[str]:
-    """Mend what made these tests fail, all at once, else test by test; lines to report."""
-    if not failed:
-        yield "nothing to mend: no test failed in backward"
-        return
-    code, text = _fix(config, failed)
-    if code == _UNUSABLE and len(failed) > 1:
+def mend(config: pytest.Config, tests: Sequence[str]) -> Iterator[str]:
+    """Mend the faults that these tests met, all at once, else test by test; lines to report."""
+    code, text = _fix(config, tests)
+    if code == _UNUSABLE and len(tests) > 1:
         yield "the tests together cannot prove a rewrite; trying each of them alone"
-        for name in failed:
+        for name in tests:
             yield f"{name}:"
             yield from _fix(config, [name])[1]
         return

@@ -124,13 +124,13 @@ class Watch:
                 if names:
                     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
                     terminalreporter.line(f"    {word}: {', '.join(names[:3])}{more}")
-        failed = list(dict.fromkeys(name for tests in self.faults.values() for name in tests["failed"]))
+        met = list(dict.fromkeys(name for tests in self.faults.values() for names in tests.values() for name in names))
         if self.config.getoption("--deinplace-fix"):
             from deinplace import pytest_fix
 
-            for line in pytest_fix.mend(self.config, failed):
+            for line in pytest_fix.mend(self.config, met):
                 terminalreporter.line(line)
-        elif failed:
+        else:
             terminalreporter.line("to mend and prove it with these tests: pytest --deinplace-fix")
 
 

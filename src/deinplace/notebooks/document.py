@@ -79,6 +79,8 @@ def _value(text: str, field: Field, source: str, plain: bool) -> str:
             raws[c:d] = [p.raw for p in old[a:b]]
     if not field.listed:
         return '"' + "".join(raws) + '"'
+    if not lines:
+        return "[]"
     if not field.strings:
         return "[" + ", ".join(f'"{raw}"' for raw in raws) + "]"
     first, last = field.strings[0], field.strings[-1]
