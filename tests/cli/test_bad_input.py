@@ -178,3 +178,50 @@ def test_a_tree_that_changes_under_us(cli: Callable, write: Write, tmp_path: Pat
     assert "train.py: changed while deinplace was at work; nothing was written" in last_line(result.stderr)
     assert "    y += x  #" in path.read_text()
     assert path.read_text().startswith(text)
+
+
+ODD = {
+    "nul": (b"import torch\nx = 1\0\nx += 1\n", "holds NUL bytes"),
+    "utf16": ("import torch\nx += 1\n".encode("utf-16"), "holds NUL bytes"),
+    "mark": (b"\xef\xbb\xbf# coding: latin-1\nx = 1\n", "byte order mark"),
+    "cookie": (b"# coding: klingon\nx += 1\n", "unknown encoding: klingon"),
+    "no_text": (b"# coding: rot13\nx += 1\n", "is not text in rot13"),
+    "no_utf8": (b'import torch\nx = "\xff\xfe"\nx += 1\n', "is not text in utf-8"),
+    "parentheses": (b"x = " + b"(" * 10_000 + b"1" + b")" * 10_000 + b"\nx += 1\n", "is not valid Python"),
+    "indented": (b"".join(b" " * n + b"if 1:\n" for n in range(500)) + b" " * 500 + b"x += 1\n", "is not valid Python"),
+    "sum": (b"x = " + b" + ".join([b"x"] * 30_000) + b"\nx += 1\n", "left as it is"),
+    "minus": (b"x = " + b"-" * 30_000 + b"1\nx += 1\n", "left as it is"),
+}
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes and links of POSIX")
+@pytest.mark.parametrize("command", [("check",), ("fix", "--diff", "--verify", "off")], ids=["check", "fix"])
+def test_each_odd_file_gets_one_reason_and_the_others_go_on(
+    cli: Callable, write: Write, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    write("good.py", "import torch\ny = torch.exp(torch.ones(3, requires_grad=True))\ny += 1\ny.sum().backward()\n")
+    write("empty.py", "")
+    for name, (data, _) in ODD.items():
+        (tmp_path / f"{name}.py").write_bytes(data)
+    os.mkfifo(tmp_path / "pipe.py")
+    (tmp_path / "loop.py").symlink_to("loop.py")
+    (tmp_path / "zero.py").symlink_to("/dev/zero")
+    (tmp_path / "again").symlink_to(".", target_is_directory=True)
+    (tmp_path / "folder.py").mkdir()
+    result = cli(*command, ".")
+    assert result.returncode == 1, result.stderr
+    assert "Traceback" not in result.stdout + result.stderr
+    said = (result.stdout + result.stderr).splitlines()
+    assert any("good.py" in line for line in said)
+    for name, (_, words) in ODD.items():
+        assert [words in line for line in said if line.startswith(f"{name}.py")] == [True], name
+    assert not [line for line in said if line.startswith(("pipe", "loop", "zero", "again", "folder", "empty"))]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes and devices of POSIX")
+def test_a_pipe_or_a_device_that_is_named_is_not_read(cli: Callable, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.py")
+    result = cli("check", "pipe.py", "/dev/zero")
+    assert result.returncode == 2
+    for name in ("pipe.py", "/dev/zero"):
+        assert f"{name}: is a pipe, a socket or a device, no file; not read" in result.stdout + result.stderr
