@@ -28,16 +28,20 @@ FILE_SIZE = 2**30
 class Chamber(Laboratory):
     """Runs drivers contained. `base` holds texts that stand for files of the project in every run."""
 
-    def __init__(self, root: str, base: Mapping[str, bytes] | None = None) -> None:
+    def __init__(self, root: str, base: Mapping[str, bytes] | None = None, memory: int | None = None) -> None:
         super().__init__()
         self.root = os.path.realpath(root)
         self.base = dict(base or {})
+        self.memory = memory if memory is not None else _memory()
         self.copied = copies.small(self.root)
         self.work = self.folder / "work" / (Path(self.root).name or "root")
         self.refused: tuple[str, ...] = ()
         """What the last run was refused."""
         self.ended = ""
         """Why the last run was ended from outside; empty where it was not."""
+
+    def __enter__(self) -> Chamber:
+        return self
 
     @property
     def slow(self) -> bool:
@@ -80,7 +84,7 @@ class Chamber(Laboratory):
         plain["copies"] = [[str(self.work), self.root]] if self.copied else []
         plain["guard"] = {
             "writable": [str(self.folder)],
-            "memory": _memory(),
+            "memory": self.memory,
             "cpu": int(driver.timeout * (os.cpu_count() or 1)) + 5,
             "file_size": FILE_SIZE,
         }
@@ -167,8 +171,8 @@ class _Pipe:
 
 
 def _memory() -> int:
-    """Three quarters of the machine's memory, in bytes."""
-    return int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 0.75)
+    """Half of the machine's memory, in bytes."""
+    return int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 0.5)
 
 
 def _refused(folder: Path) -> tuple[str, ...]:
