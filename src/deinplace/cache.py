@@ -129,7 +129,7 @@ def groups(files: Mapping[str, bytes]) -> list[list[str]]:
         package = str(PurePath(path).with_name("__init__.py"))
         if package in leader:
             leader[find(package)] = find(path)
-        outer = str(PurePath(path).parent.with_name("__init__.py"))
+        outer = str(PurePath(path).parent.parent / "__init__.py")
         if path == package and outer in leader:
             leader[find(outer)] = find(path)
         words = {word for text in _imports(data) for word in _WORD.findall(text)}

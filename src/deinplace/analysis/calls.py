@@ -152,6 +152,8 @@ def inline(m: Machine, func: Fn, args: list[Value], keywords: Keywords, node: as
     if m.entered(info):
         return _declared(m, info, unknown(m, func, args, keywords, node, info.name))
     m.reached.add(info.node)
+    m.ran.add((info.path, info.qualname))
+    code = m.patched.get(info.node, info.node)
     module = m.index.modules[info.path]
     fid = m.new_id()
     m.m.make(fid, Fields(bind(m, info.node.args, args, keywords, dict(func.defaults), opened)))
@@ -163,12 +165,12 @@ def inline(m: Machine, func: Fn, args: list[Value], keywords: Keywords, node: as
     calling = m.frames[-1].node if m.frames else None
     if m.frames and hasattr(node, "lineno"):
         m.frames[-1].node = node
-    frame = Frame(fid, module, info.node, info.qualname, info.owner, func.closure)
+    frame = Frame(fid, module, code, info.qualname, info.owner, func.closure)
     mode = context.decorator_mode(m, info.node)
     m.grad = mode or before
     m.inference = m.inference or (mode == "off" and context.decorator_infers(m, info.node))
     m.frames.append(frame)
-    m.execute(info.node.body)
+    m.execute(code.body)
     if m.glance:
         _nested(m, frame)
     m.frames.pop()

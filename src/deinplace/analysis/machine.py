@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from deinplace.analysis.index import ClassInfo, FunctionInfo, Index, ModuleInfo
 from deinplace.analysis.memory import Memory, join, stronger, tensors_in
-from deinplace.analysis.source import Scope, span_of
+from deinplace.analysis.source import Function, Scope, span_of
 from deinplace.analysis.terms import Terms
 from deinplace.analysis.values import (
     NO_IDS,
@@ -30,6 +31,9 @@ from deinplace.analysis.values import (
     Value,
 )
 from deinplace.model import Place, Span
+
+if TYPE_CHECKING:
+    from deinplace.analysis.receiver import Built
 
 MAX_DEPTH = 24
 GLANCE_DEPTH = 3
@@ -147,13 +151,22 @@ class Machine:
         self.glance = False
         """Whether calls are followed only a little way: for functions that take too many steps otherwise."""
         self.steps, self.clock, self._next, self._serial = steps, 0, 0, 0
+        self.most = steps
+        """So many steps a program may take."""
         self.grad = "on"
         self.inference = False
         """Whether `torch.inference_mode()` is on."""
+        self.ran: set[tuple[str, str]] = set()
+        """Path and qualified name of each function that the running unit has entered."""
+        self.patched: dict[Function, Function] = {}
+        """Functions that stand in the place of others while a rewrite is tried."""
+        self.edited: frozenset[tuple[str, str]] = frozenset()
+        """Path and qualified name of each function that differs from the one that it stands for."""
+        self.receivers: dict[tuple[ClassInfo, bool], Built] = {}
         self.traced = True
         """Whether what can be seen of a run is written down."""
         self.settling = False
-        """Whether what a module holds when another is imported counts as settled: programs are run, one after another."""
+        """Whether programs run: what a module makes that they import is settled for all of their paths."""
         self.notes: set[str] = set()
         self.class_fields: dict[ClassInfo, dict[str, Value]] = {}
         self.flag_places: dict[int, Place] = {}
@@ -184,6 +197,20 @@ class Machine:
         """A fresh id."""
         self._next += 1
         return self._next
+
+    def begin(self, unit: tuple[str, str]) -> None:
+        """Count from where this unit always counts, whatever ran before it."""
+        self._serial = self.terms.base(unit)
+        self.ran = set()
+
+    def switch(self, unit: tuple[str, str]) -> int:
+        """Count from where another unit counts; what to `switch_back` to."""
+        now, self._serial = self._serial, self.terms.base(unit)
+        return now
+
+    def switch_back(self, serial: int) -> None:
+        """Go on counting where that was left."""
+        self._serial = serial
 
     def serial(self) -> int:
         """A number that counts events which two comparable runs share."""
@@ -246,8 +273,17 @@ class Machine:
         """Forget what was made since `settled`."""
         self.external, self.default_values, self.globals = kept.external, kept.defaults, kept.globals
         born = self.m.born
+        lasting = [built.born for built in self.receivers.values() if built.born.stop > kept.last]
         for oid in range(kept.last + 1, self._next + 1):
-            born.pop(oid, None)
+            if not any(oid in ids for ids in lasting):
+                born.pop(oid, None)
+
+    def forget_receivers(self) -> None:
+        """Forget the instances that methods were run on: another file's functions need others."""
+        for built in self.receivers.values():
+            for oid in built.born:
+                self.m.born.pop(oid, None)
+        self.receivers.clear()
 
     # tensors
 
@@ -492,4 +528,5 @@ class Machine:
     def entered(self, info: FunctionInfo) -> bool:
         """True while `info` runs; recursion is cut."""
         depth = GLANCE_DEPTH if self.glance else MAX_DEPTH
-        return sum(f.scope is info.node for f in self.frames) >= 2 or len(self.frames) > depth
+        code = self.patched.get(info.node, info.node)
+        return sum(f.scope is code for f in self.frames) >= 2 or len(self.frames) > depth

@@ -31,26 +31,41 @@ _KINDS = {"unknown": 0, "likely": 1, "tensor": 2}
 class Memory:
     """A mutable map from ids to immutable contents; forking it is one dictionary copy."""
 
-    __slots__ = ("born", "cells", "limit")
+    __slots__ = ("born", "cells", "kept", "limit")
 
     def __init__(
-        self, cells: dict[int, Content] | None = None, born: dict[int, Content] | None = None, limit: int = 0
+        self,
+        cells: dict[int, Content] | None = None,
+        born: dict[int, Content] | None = None,
+        limit: int = 0,
+        kept: set[int] | None = None,
     ) -> None:
         self.limit = limit
         """Ids below it were settled before: they live in `born`, and in `cells` only once they changed."""
         self.cells: dict[int, Content] = cells if cells is not None else {}
         self.born: dict[int, Content] = born if born is not None else {}
         """What everything held at first, for what was made on another path than this one."""
+        self.kept: set[int] = kept if kept is not None else set()
+        """Ids from `limit` on that are settled all the same: those of modules that were imported meanwhile."""
 
     def fork(self) -> Memory:
         """A copy that can change on its own."""
-        return Memory(dict(self.cells), self.born, self.limit)
+        return Memory(dict(self.cells), self.born, self.limit, self.kept)
 
     def settle(self, limit: int) -> None:
         """Move everything below an id to the base that forks share."""
         self.born.update(self.cells)
         self.cells = {}
         self.limit = limit
+
+    def absorb(self, beside: Memory, first: int) -> None:
+        """Take in what a module did beside this path: what it made from id `first` on is settled for all paths."""
+        for oid, content in beside.cells.items():
+            if oid >= first:
+                self.born[oid] = content
+                self.kept.add(oid)
+            else:
+                self.cells[oid] = content
 
     def make(self, oid: int, content: Content) -> None:
         """Something new."""
@@ -99,16 +114,16 @@ def join(first: Memory | None, second: Memory | None, terms: Terms, condition: i
     # Nearly everything is the same on both paths: what is not is picked out without a step of the interpreter each.
     differs = map(is_not, second.cells.values(), map(first.cells.get, second.cells))
     for key, right in compress(second.cells.items(), differs):
-        left = cells.get(key) or (first.born.get(key) if key < limit else None)
+        left = cells.get(key) or (first.born.get(key) if key < limit or key in first.kept else None)
         if left is None:
             cells[key] = right
         elif left is not right:
             cells[key] = _join_cell(left, right, terms, condition)
     for key in sorted(first.cells.keys() - second.cells.keys()):
         left = first.cells[key]
-        if key < limit and first.born[key] is not left:
+        if (key < limit or key in first.kept) and first.born[key] is not left:
             cells[key] = _join_cell(left, first.born[key], terms, condition)
-    return Memory(cells, first.born, limit)
+    return Memory(cells, first.born, limit, first.kept)
 
 
 def _join_cell(left: Content, right: Content, terms: Terms, condition: int) -> Content:

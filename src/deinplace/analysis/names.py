@@ -7,10 +7,12 @@ import builtins
 
 from deinplace.analysis.imports import bindings
 from deinplace.analysis.index import ModuleInfo
-from deinplace.analysis.machine import Frame, Machine
+from deinplace.analysis.machine import ExhaustedError, Frame, Machine
 from deinplace.analysis.values import Fields, Mod, Other, Ref, Ten, Value
 
 _BUILTINS = frozenset(dir(builtins))
+PACKAGE_STEPS = 1_500
+"""So far a package is followed that only gathers what others may import, by whatever clever means."""
 
 
 def lookup(m: Machine, name: str) -> Value:
@@ -102,22 +104,44 @@ def module_attribute(m: Machine, holder: ModuleInfo, name: str) -> Value:
 
 
 def run_module(m: Machine, module: ModuleInfo) -> bool:
-    """Run a module's top level, unless that has begun already; true where no path gets to its end."""
+    """Run a module's top level, unless that has begun already; true where no path gets to its end.
+
+    While programs run, a module runs beside the path that imports it: what it makes is settled for all paths, so that
+    these have little to carry.
+    """
     known = m.globals.get(module.path)
     if known is not None and m.m.peek(known) is not None:
         return False
+    before = m.m
     fid = m.new_id()
     if m.settling:
-        m.m.settle(fid)
-    m.m.make(fid, Fields({}))
+        m.mem = before.fork()
+    beside = m.m
+    beside.make(fid, Fields({}))
     m.globals[module.path] = fid
     grad, m.grad = m.grad, "on"
     m.frames.append(Frame(fid, module, module.source.tree, "<module>"))
-    before = m.mem
-    m.execute(module.source.tree.body)
+    _top_level(m, module)
     m.frames.pop()
     m.grad = grad
-    if m.mem is not None:
-        return False
-    m.mem = before
-    return True
+    after = m.mem
+    if m.settling:
+        before.absorb(after or beside, fid)
+    m.mem = before if m.settling or after is None else after
+    return after is None
+
+
+def _top_level(m: Machine, module: ModuleInfo) -> None:
+    """Run a module's statements, those of a mere package not too far; each module has steps of its own."""
+    depth, left = len(m.frames), m.steps
+    package = module.path.endswith("__init__.py") and b"torch" not in module.source.data
+    if m.settling:
+        m.steps = PACKAGE_STEPS if package else m.most
+    try:
+        m.execute(module.source.tree.body)
+    except ExhaustedError:
+        if not m.settling or not package:
+            raise
+        del m.frames[depth:]
+    if m.settling:
+        m.steps = left

@@ -10,7 +10,15 @@ _WRITES = re.compile(
     rb"inplace|\bout\s*=|[\w\])]_\(|[+\-*/%&|^@<>]=(?!=)|\]\s*=(?!=)|\.(?:data|real|imag)\b|\.step\(|max_norm"
 )
 
-_TEXT = re.compile(_WRITES.pattern.decode())
+_PLACES = tuple(
+    map(
+        re.compile,
+        (r"\w_\(", r"\]\s*=(?!=)", r"(?:[+\-*/%&|^@]|<<|>>)=", r"inplace", r"\bout\s*=", r"\.(?:data|real|imag)\b"),
+    )
+)
+"""What a write looks like, in several patterns: each begins with something that is quick to look for."""
+_INITIALISES = re.compile(r"\binit\.\w*$")
+_ADDS_NOTHING = re.compile(r"=\s*(?:\([^()\n]*,\)|\[|[frb]?[\"'])")
 
 
 def may_hold_site(data: bytes) -> bool:
@@ -19,8 +27,20 @@ def may_hold_site(data: bytes) -> bool:
 
 
 def places(text: str) -> Iterator[int]:
-    """Offsets of what looks like a write in place in a file's text, in order; comments and strings count, too."""
-    return (match.start() for match in _TEXT.finditer(text))
+    """Offsets of what looks like a write in place to a tensor in a file's text, in order; comments count, too."""
+    found = [match.start() for pattern in _PLACES for match in pattern.finditer(text) if not _harmless(text, match)]
+    return iter(sorted(found))
+
+
+def _harmless(text: str, match: re.Match[str]) -> bool:
+    """Initialisation, keys of dictionaries, and what is added to sequences and strings."""
+    start, end = match.span()
+    last = text[end - 1]
+    if last == "(":
+        return text[end - 2] == "_" and _INITIALISES.search(text, max(0, start - 60), end - 1) is not None
+    if text[start] == "]":
+        return text[start - 1] in "\"'"
+    return last == "=" and text[start] == "+" and _ADDS_NOTHING.match(text, end - 1) is not None
 
 
 def writes(node: ast.AST) -> bool:

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field, replace
 
 from deinplace.analysis import calls, expressions, prefilter, statements
 from deinplace.analysis.arguments import arguments
-from deinplace.analysis.context import special
 from deinplace.analysis.index import FunctionInfo, Index, ModuleInfo
 from deinplace.analysis.machine import ExhaustedError, Frame, Machine, Save, UnreachedError, Write
 from deinplace.analysis.memory import Memory
 from deinplace.analysis.names import run_module
+from deinplace.analysis.receiver import receiver
 from deinplace.analysis.source import Source, span_of
 from deinplace.analysis.terms import Terms
-from deinplace.analysis.values import NONE, Cls, Const, Fields, Fn, Obj, Other, Storage, Ten, Value
+from deinplace.analysis.values import NONE, Const, Fields, Fn, Obj, Other, Storage, Ten, Value
 from deinplace.analysis.writes import UNFOLLOWED
 from deinplace.model import Span
 
@@ -48,6 +48,8 @@ class Report:
     """Modules of torch's own that were told to work in place, by the calls that led to their construction."""
     incomplete: dict[Unit, str] = field(default_factory=dict)
     notes: dict[Unit, frozenset[str]] = field(default_factory=dict)
+    ran: dict[Unit, frozenset[Unit]] = field(default_factory=dict)
+    """The functions that each unit entered."""
     failed: dict[str, str] = field(default_factory=dict)
     """Files whose functions could not be run, and why."""
 
@@ -71,6 +73,7 @@ def analyse(
     thorough: bool = False,
     traced: bool = True,
     spread: Spread | None = None,
+    machine: Machine | None = None,
 ) -> Report:
     """Run every program, then every function that no program reached. `units` keeps to some of them.
 
@@ -81,7 +84,7 @@ def analyse(
     else, and gives a report for each, or why there is none, in order.
     """
     index = index or Index(sources)
-    machine = make(index, terms or Terms(), lenient)
+    machine = machine or make(index, terms or Terms(), lenient)
     machine.traced, machine.settling = traced, True
     report = Report()
     roots = _roots(index)
@@ -96,6 +99,7 @@ def analyse(
     alone = _to_run(machine, index, units, wanted, every)
     if spread is None:
         for module, infos in alone:
+            machine.forget_receivers()
             for info in infos:
                 _alone(machine, report, module, info)
     else:
@@ -130,10 +134,12 @@ def _apart(machine: Machine, module: ModuleInfo, infos: list[FunctionInfo]) -> R
     """The functions of one file, in a process of its own: a report that can be sent."""
     part = Report()
     machine.visited, machine.flags = {}, {}
+    machine.forget_receivers()
     for info in infos:
         _alone(machine, part, module, info)
     part.others, part.flags = machine.visited, machine.flags
     part.traces.clear()
+    part.ran.clear()
     return part
 
 
@@ -199,6 +205,7 @@ def _guarded(machine: Machine, report: Report, unit: Unit, run: object, steps: i
     machine.steps, machine.grad, machine.inference = steps, "on", False
     depth = len(machine.frames)
     before = machine.mem
+    machine.begin(unit)
     try:
         run()  # type: ignore[operator]
     except UnreachedError:
@@ -218,6 +225,7 @@ def _guarded(machine: Machine, report: Report, unit: Unit, run: object, steps: i
     report.traces[unit] = machine.trace
     report.writes[unit] = machine.writes
     report.notes[unit] = frozenset(machine.notes)
+    report.ran[unit] = frozenset(machine.ran)
     report.hits += _hits(machine, unit)
 
 
@@ -292,7 +300,7 @@ def _alone(machine: Machine, report: Report, module: ModuleInfo, info: FunctionI
         if fid is None:
             return
         machine.frames.append(Frame(fid, module, module.source.tree, "<caller>"))
-        bound = _receiver(machine, info)
+        bound = receiver(machine, info)
         machine.clock = 0
         machine.writes.clear()
         machine.trace.clear()
@@ -324,36 +332,6 @@ def _handed(machine: Machine, value: Value) -> list[Ten]:
     from deinplace.analysis.memory import tensors_in
 
     return list(tensors_in(value, machine.m, 3))
-
-
-def _receiver(machine: Machine, info: FunctionInfo) -> Value | None:
-    """An instance to run a method on, constructed with unknown arguments."""
-    if info.owner is None or special(info.node) == "staticmethod":
-        return None
-    if special(info.node) == "classmethod":
-        return Cls(info.owner)
-    me = machine.record(
-        {"training": Other("number")} if machine.is_module(info.owner) else {}, "instance", tag=info.owner
-    )
-    init = machine.find_method(info.owner, "__init__")
-    if init is not None and info.name != "__init__":
-        keep = machine.m.fork()
-        args = [*init.node.args.posonlyargs, *init.node.args.args, *init.node.args.kwonlyargs]
-        values = dict(arguments(machine, init, me, args))
-        plain = [values.pop(a.arg) for a in (*init.node.args.posonlyargs, *init.node.args.args) if a.arg in values]
-        calls.inline(
-            machine,
-            Fn(init, (), None, machine.defaults_of(init)),
-            plain,
-            {str(k): v for k, v in values.items()},
-            init.node.body[0],
-            opened=True,
-        )
-        if machine.mem is None:
-            machine.mem = keep
-        if machine.is_module(info.owner):
-            machine.m.put(me.oid, "training", Other("number", machine.terms.make("training")))
-    return me
 
 
 def _hits(machine: Machine, unit: Unit) -> list[Hit]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from deinplace.analysis.source import Function
@@ -40,16 +41,38 @@ def scan(function: Function) -> Scan:
     if args.kwarg is not None:
         found.bound[args.kwarg.arg] = [ast.Dict([], [])]
     todo: list[ast.AST] = [*function.body]
+    loads = found.loads
     while todo:
         node = todo.pop()
-        _SCANS.get(type(node), _skip)(found, node)
-        for name in node._fields:
+        kind = type(node)
+        if kind is ast.Name:
+            if type(node.ctx) is not ast.Store:  # type: ignore[attr-defined]
+                loads.setdefault(node.id, []).append(node)  # type: ignore[attr-defined]
+            continue
+        if kind is ast.Constant or not isinstance(node, ast.AST):
+            continue
+        handler = _SCANS.get(kind)
+        if handler is not None:
+            handler(found, node)
+        for name in _children(kind):
             value = getattr(node, name, None)
-            if isinstance(value, list):
-                todo += [v for v in value if isinstance(v, ast.AST)]
-            elif isinstance(value, ast.AST):
+            if type(value) is list:
+                todo += [v for v in value if v is not None]
+            elif value is not None:
                 todo.append(value)
     return found
+
+
+@cache
+def _children(kind: Any) -> tuple[str, ...]:
+    """The fields of a kind of node that hold nodes worth a look."""
+    return tuple(name for name in kind._fields if name not in _LEAVES)
+
+
+_LEAVES = frozenset(
+    {"ctx", "op", "ops", "id", "attr", "kind", "type_comment", "name", "names", "arg", "module", "level", "is_async",
+     "simple", "conversion", "rest", "kwd_attrs", "type_params", "returns", "annotation"}
+)  # fmt: skip
 
 
 def _annotated_as(node: ast.expr | None) -> ast.expr | None:
@@ -64,10 +87,6 @@ def _annotated_as(node: ast.expr | None) -> ast.expr | None:
     if name.lower() in ("dict", "list", "tuple", "set", "mapping", "sequence"):
         return ast.Dict([], [])
     return None
-
-
-def _skip(found: Scan, node: ast.AST) -> None:
-    return
 
 
 def _bind(found: Scan, target: ast.expr, value: ast.expr | None) -> None:
@@ -140,11 +159,6 @@ def _handler(found: Scan, node: ast.ExceptHandler) -> None:
         found.bound.setdefault(node.name, []).append(None)
 
 
-def _name(found: Scan, node: ast.Name) -> None:
-    if type(node.ctx) is not ast.Store:
-        found.loads.setdefault(node.id, []).append(node)
-
-
 def _call(found: Scan, node: ast.Call) -> None:
     func = node.func
     name = func.attr if isinstance(func, ast.Attribute) else func.id if isinstance(func, ast.Name) else ""
@@ -183,7 +197,6 @@ _SCANS: dict[type[ast.AST], Callable[[Scan, Any], None]] = {
     ast.withitem: _with,
     ast.NamedExpr: _named,
     ast.ExceptHandler: _handler,
-    ast.Name: _name,
     ast.Call: _call,
     ast.FunctionDef: _inner,
     ast.AsyncFunctionDef: _inner,

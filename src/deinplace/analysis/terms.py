@@ -6,6 +6,9 @@ what it copies; a write into a part of a tensor is a `put`, a read of a part a `
 
 from __future__ import annotations
 
+_UNIT = 10_000_000
+"""More than there are steps in a unit."""
+
 
 class Terms:
     """A table of terms. Two analyses are comparable when they share one."""
@@ -16,6 +19,11 @@ class Terms:
         self._split: dict[int, tuple[object, ...]] = {}
         """How terms that are joined from parts come apart again: the step that leads to the parts."""
         self._owned = False
+        self._bases: dict[tuple[str, str], int] = {}
+
+    def base(self, unit: tuple[str, str]) -> int:
+        """Where the serial numbers of a unit begin: the same for each run of it, apart from those of all others."""
+        return self._bases.setdefault(unit, len(self._bases) * _UNIT)
 
     def make(self, *parts: object) -> int:
         """The term of an operation and its operands."""

@@ -8,6 +8,7 @@ from deinplace.analysis import safety
 from deinplace.analysis.machine import Write
 from deinplace.analysis.run import Refine, Report, Unit, analyse
 from deinplace.analysis.safety import Safety
+from deinplace.analysis.session import Session, merged
 from deinplace.analysis.source import Source
 from deinplace.analysis.terms import Terms
 from deinplace.model import Rewrite, Site, Span
@@ -57,16 +58,23 @@ class _Bench:
     ) -> None:
         self.sources, self.wanted, self.taken, self.refine = sources, wanted, taken, refine
         self.terms = Terms()
-        self.before = self.run(sources)
+        self.session = Session(sources, self.terms, lenient=False, wanted=wanted, every=True)
+        self.before = self.refined(self.session.report)
         self.written: Written = {}
-        self.faulty = {hit.unit for hit in self.run(self.patched([])).hits if hit.sure}
+        self.current = self.run(self.patched([])) if taken else self.before
+        self.whole = self.session.entering([e for r in taken for e in r.edits]) is None
+        """Whether only a run of the whole project can tell what a rewrite does."""
+        self.faulty = {hit.unit for hit in self.current.hits if hit.sure}
         for unit, writes in self.before.writes.items():
             for write in writes:
                 for place in (write.place, *write.flagged):
                     self.written.setdefault((place.path, place.span), []).append((unit, write))
 
     def run(self, sources: Mapping[str, Source]) -> Report:
-        report = analyse(sources, self.terms, lenient=False, wanted=self.wanted, every=True)
+        return self.refined(analyse(sources, self.terms, lenient=False, wanted=self.wanted, every=True))
+
+    def refined(self, report: Report) -> Report:
+        """The report with what type checkers say."""
         return report if self.refine is None else self.refine(report)
 
     def patched(self, more: list[Rewrite]) -> dict[str, Source]:
@@ -103,23 +111,40 @@ class _Bench:
         return frozenset(units)
 
     def prove(self, todo: list[tuple[Site, Rewrite, frozenset[Unit]]]) -> list[tuple[Site, Rewrite, frozenset[Unit]]]:
-        """As many as hold together: all at once, else each half."""
+        """As many as hold together: all at once, else those of each file, else each half."""
         if not todo:
             return []
-        if self._holds(todo):
+        after = self._holds(todo)
+        if after is not None:
+            self.current = after
             self.taken += [rewrite for _, rewrite, _ in todo]
             return todo
+        paths = list(dict.fromkeys(site.path for site, _, _ in todo))
+        if len(paths) > 1:
+            return [one for path in paths for one in self.prove([t for t in todo if t[0].path == path])]
         if len(todo) == 1:
             return []
         half = len(todo) // 2
         return [*self.prove(todo[:half]), *self.prove(todo[half:])]
 
-    def _holds(self, todo: list[tuple[Site, Rewrite, frozenset[Unit]]]) -> bool:
+    def _holds(self, todo: list[tuple[Site, Rewrite, frozenset[Unit]]]) -> Report | None:
+        """What the program does with these rewrites, where nobody sees a difference but that there are fewer writes."""
+        rewrites = [r for _, r, _ in todo]
         try:
-            out = self.patched([r for _, r, _ in todo])
+            out = self.patched(rewrites)
         except (OverlapError, CheckError):
-            return False
-        after = self.run(out)
-        if sum(map(len, after.writes.values())) >= sum(map(len, self.before.writes.values())):
-            return False
-        return safety.compare(self.before, after, set(self.before.traces)).ok
+            return None
+        part = None if self.whole else self._part(rewrites, out)
+        after = merged(self.current, part) if part is not None else self.run(out)
+        units = self.before.traces.keys() if part is None else part.traces.keys()
+        if sum(len(after.writes[u]) for u in units) >= sum(len(self.before.writes[u]) for u in units):
+            return None
+        return after if safety.compare(self.before, after, set(units)).ok else None
+
+    def _part(self, rewrites: list[Rewrite], out: Mapping[str, Source]) -> Report | None:
+        """What those units do that enter a rewritten function; None where programs have to run again."""
+        units = self.session.entering([e for r in rewrites for e in r.edits])
+        if units is None:
+            return None
+        part = self.session.rerun(out, [e for r in (*self.taken, *rewrites) for e in r.edits], units)
+        return None if part is None else self.refined(part)

@@ -8,11 +8,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from deinplace.analysis import safety
+from deinplace.analysis.index import Index
 from deinplace.analysis.machine import Save, Write
 from deinplace.analysis.run import Hit, Refine, Report, Unit, analyse
 from deinplace.analysis.safety import Safety
+from deinplace.analysis.session import Session, merged
 from deinplace.analysis.source import Source
 from deinplace.analysis.terms import Terms
+from deinplace.analysis.wanted import worth_running
 from deinplace.model import (
     Conflict,
     Event,
@@ -33,6 +36,8 @@ from deinplace.rules.base import Incident, Project
 if TYPE_CHECKING:
     from deinplace.verify.mend import Options
 
+MANY = 40
+"""In so many files, at least, only functions that are worth it get a run of their own."""
 TRIES = 12
 """Rewrites that are tried for one site."""
 Offers = tuple[tuple[Site, Rewrite], ...]
@@ -62,11 +67,18 @@ class _Bench:
     taken: list[Rewrite] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.before = self.run(self.sources)
+        index = Index(self.sources)
+        wanted = worth_running(index) if len(self.sources) >= MANY else None
+        self.session = Session(self.sources, self.terms, self.lenient, wanted, index=index)
+        self.wanted, self.whole = wanted, False
+        self.before = self.refined(self.session.report)
         self.current = self.before
 
     def run(self, sources: Mapping[str, Source]) -> Report:
-        report = analyse(sources, self.terms, self.lenient)
+        return self.refined(analyse(sources, self.terms, self.lenient, wanted=self.wanted))
+
+    def refined(self, report: Report) -> Report:
+        """The report with what type checkers say."""
         return report if self.refine is None else self.refine(report)
 
     def patched(self, rewrites: Iterable[Rewrite]) -> dict[str, Source]:
@@ -91,10 +103,33 @@ class _Bench:
             sources = self.patched([*self.taken, rewrite])
         except (OverlapError, CheckError) as error:
             return Safety(False, "not-editable", str(error)), None
-        after = self.run(sources)
+        part = None if self.whole else self._part(rewrite, sources)
+        after = merged(self.current, part) if part is not None else self.run(sources)
         if not gone(after):
             return Safety(False, "not-mended", "the same fault would remain"), None
+        old, new = _sure(self.current), _sure(after)
+        if new - old and len(new) >= len(old):
+            return Safety(False, "not-mended", "another fault would take its place"), None
         return safety.compare(self.before, after, units), after
+
+    def _part(self, rewrite: Rewrite, sources: Mapping[str, Source]) -> Report | None:
+        """What those units do that enter a rewritten function; None where programs have to run again."""
+        units = self.session.entering(rewrite.edits)
+        if units is None:
+            return None
+        part = self.session.rerun(sources, [e for r in (*self.taken, rewrite) for e in r.edits], units)
+        return None if part is None else self.refined(part)
+
+    def take(self, rewrite: Rewrite, after: Report) -> None:
+        """Keep a rewrite that was tried."""
+        self.whole = self.whole or self.session.entering(rewrite.edits) is None
+        self.taken.append(rewrite)
+        self.current = after
+
+
+def _sure(report: Report) -> set[safety.Key]:
+    """The faults that are sure."""
+    return {safety.key(hit) for hit in report.hits if hit.sure}
 
 
 def choices(
@@ -142,8 +177,7 @@ def _choose(bench: _Bench, project: Project, hit: Hit) -> Choice:
     for candidate, rewrite in found[:TRIES]:
         proof, after = bench.proves(rewrite, lambda r: all(safety.key(h) != wanted for h in r.hits), [hit.unit])
         if proof.ok and after is not None:
-            bench.taken.append(rewrite)
-            bench.current = after
+            bench.take(rewrite, after)
             return Choice(incident, original, candidate, rewrite, proof)
         if reason.reason_code in ("no-rewrite", "not-mended", "not-editable"):
             reason = proof
@@ -186,8 +220,7 @@ def _choose_refused(bench: _Bench, project: Project, write: Write, unit: Unit) -
     for candidate, rewrite in found[:TRIES]:
         proof, after = bench.proves(rewrite, lambda r: _lacks(r, wanted), [unit])
         if proof.ok and after is not None:
-            bench.taken.append(rewrite)
-            bench.current = after
+            bench.take(rewrite, after)
             return Choice(incident, None, candidate, rewrite, proof)
         reason = proof
     return Choice(incident, None, site, None, reason)

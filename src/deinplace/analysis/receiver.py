@@ -1,0 +1,98 @@
+"""An instance to run a method on: constructed with unknown arguments, once for all methods of a class."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from deinplace.analysis import calls
+from deinplace.analysis.arguments import arguments
+from deinplace.analysis.context import special
+from deinplace.analysis.index import ClassInfo, FunctionInfo
+from deinplace.analysis.machine import ExhaustedError, Machine, Settled
+from deinplace.analysis.memory import Memory
+from deinplace.analysis.values import Cls, Fn, Obj, Other, Value
+
+
+@dataclass(frozen=True)
+class Built:
+    """An instance, and all that its construction left behind; no memory where it took too many steps."""
+
+    value: Obj
+    memory: Memory | None
+    settled: Settled
+    born: range
+    """Ids of what was made."""
+    steps: int
+    notes: frozenset[str]
+    ran: frozenset[tuple[str, str]]
+
+
+def receiver(machine: Machine, info: FunctionInfo) -> Value | None:
+    """What a function is bound to when it runs on its own; None for what is bound to nothing.
+
+    Raises:
+        ExhaustedError: the construction takes more steps than there are.
+    """
+    if info.owner is None or special(info.node) == "staticmethod":
+        return None
+    if special(info.node) == "classmethod":
+        return Cls(info.owner)
+    init = machine.find_method(info.owner, "__init__")
+    if init is None or info.name == "__init__":
+        return _empty(machine, info.owner)
+    key = (info.owner, machine.glance)
+    known = machine.receivers.get(key)
+    if known is None or not known.ran.isdisjoint(machine.edited):
+        known = _built(machine, info.owner, init)
+        if not machine.edited:
+            machine.receivers[key] = known
+    else:
+        machine.steps -= known.steps
+        machine.notes |= known.notes
+        machine.ran |= known.ran
+    if known.memory is None:
+        raise ExhaustedError
+    kept = known.settled
+    machine.external, machine.default_values = dict(kept.external), dict(kept.defaults)
+    machine.globals = dict(kept.globals)
+    machine.mem = known.memory.fork()
+    return known.value
+
+
+def _empty(machine: Machine, owner: ClassInfo) -> Obj:
+    fields: dict[object, Value] = {"training": Other("number")} if machine.is_module(owner) else {}
+    return machine.record(fields, "instance", tag=owner)
+
+
+def _built(machine: Machine, owner: ClassInfo, init: FunctionInfo) -> Built:
+    """Run a class's constructor, counting from where it always counts."""
+    serial = machine.switch((owner.path, f"{owner.qualname}()"))
+    before, notes, ran, first = machine.steps, machine.notes, machine.ran, machine.new_id()
+    machine.notes, machine.ran = set(), set()
+    value = _empty(machine, owner)
+    memory: Memory | None = None
+    try:
+        _construct(machine, owner, init, value)
+        memory = machine.m
+    except ExhaustedError:
+        pass
+    made = Built(
+        value, memory, machine.settled(), range(first, machine.new_id() + 1), before - machine.steps,
+        frozenset(machine.notes), frozenset(machine.ran),
+    )  # fmt: skip
+    machine.notes, machine.ran = notes | made.notes, ran | made.ran
+    machine.switch_back(serial)
+    return made
+
+
+def _construct(machine: Machine, owner: ClassInfo, init: FunctionInfo, me: Obj) -> None:
+    keep = machine.m.fork()
+    args = [*init.node.args.posonlyargs, *init.node.args.args, *init.node.args.kwonlyargs]
+    values = dict(arguments(machine, init, me, args))
+    plain = [values.pop(a.arg) for a in (*init.node.args.posonlyargs, *init.node.args.args) if a.arg in values]
+    fn = Fn(init, (), None, machine.defaults_of(init))
+    calls.inline(machine, fn, plain, {str(k): v for k, v in values.items()}, init.node.body[0], opened=True)
+    if machine.mem is None:
+        machine.mem = keep
+    if machine.is_module(owner):
+        machine.m.put(me.oid, "training", Other("number", machine.terms.make("training")))
