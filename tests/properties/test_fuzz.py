@@ -1,0 +1,99 @@
+"""A short seeded run of the differential fuzzer, and the programs that it once found wrong."""
+
+from __future__ import annotations
+
+from random import Random
+
+import equivalence
+import pytest
+import random_programs
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+BAD = ("miscompiled", "crashed")
+ONCE_WRONG = {
+    "an item multiplied by what requires grad": """
+        def f(x, y):
+            y = torch.ones(3, 4)
+            y[1] *= x[0]
+            return y * y
+    """,
+    "an item to a power that requires grad": """
+        def f(x, y):
+            x[0] **= y[0]
+            return x
+    """,
+    "a tensor multiplied by itself": """
+        def f(x, y):
+            x *= x
+            return x
+    """,
+    "a square, then another value": """
+        def f(x, y):
+            z = x * x
+            x += 1
+            return z
+    """,
+    "two items of one tensor": """
+        def f(x, y):
+            x[0] *= x[1]
+            return x
+    """,
+}  # fmt: skip
+FRAME = """
+import torch
+
+torch.set_default_dtype(torch.float64)
+
+{function}
+
+def main():
+    p = torch.linspace(1, 2, 12).view(3, 4).requires_grad_()
+    q = torch.linspace(1, 3, 12).view(3, 4).requires_grad_()
+    x, y = p * 1, q * 1
+    out = f(x, y)
+    out.sum().backward()
+    return {{"outs": out, "args": [x, y], "grads": [p.grad, q.grad]}}
+
+
+if __name__ == "__main__":
+    print(main())
+"""
+
+
+@settings(max_examples=60, derandomize=True, deadline=None)
+@given(st.integers(0, 10**6), st.booleans())
+def test_random_programs_keep_their_meaning(seed: int, all_sites: bool) -> None:
+    verdict, detail, after = equivalence.judged(random_programs.program(Random(seed)), all_sites)
+    assert verdict not in BAD, f"{detail}\n{after}"
+
+
+@pytest.mark.parametrize("all_sites", [False, True], ids=["default", "all"])
+@pytest.mark.parametrize("function", ONCE_WRONG.values(), ids=ONCE_WRONG.keys())
+def test_what_was_once_wrong(function: str, all_sites: bool) -> None:
+    import textwrap
+
+    text = FRAME.format(function=textwrap.dedent(function))
+    verdict, detail, after = equivalence.judged(text, all_sites)
+    assert verdict not in BAD, f"{detail}\n{after}"
+    plain = equivalence.run(compile(text, "p.py", "exec"))
+    if plain.fault:
+        assert verdict in ("rewritten, equal", "left alone"), (verdict, detail)
+
+
+def test_programs_are_of_every_kind() -> None:
+    """The generator reaches failing programs, working ones, and rewrites of several rules."""
+    seen, rules = set(), set()
+    for seed in range(40):
+        verdict, detail, _ = equivalence.judged(random_programs.program(Random(seed)), True)
+        seen.add(verdict)
+        rules.update(detail.split(", ") if verdict == "rewritten, equal" else ())
+    assert {"left alone", "rewritten, equal"} <= seen
+    assert len(rules) >= 4, rules
+
+
+def test_a_wrong_rewrite_is_seen() -> None:
+    text = random_programs.program(Random(3))
+    other = text.replace("p = torch.linspace(-1, 1", "p = torch.linspace(-1, 2")
+    assert equivalence.compared(text, other)[0] in ("miscompiled", "still refused", "refused at once, now runs")
+    assert equivalence.compared(text, text)[0] == "left alone"
