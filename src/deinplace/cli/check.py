@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -101,6 +103,9 @@ def check(
         outcome = baselines.comment(outcome, sources, given)
     if remove_unused_ignores and given != STDIN:
         outcome = baselines.cleared(outcome, sources, given)
+    if config.output_format == "full" and any(f.reason == "static" for f in outcome.findings):
+        shown = " ".join(map(shlex.quote, given if given != STDIN else ["."]))
+        outcome = replace(outcome, notes=(*outcome.notes, f"to mend what can be proved: deinplace fix {shown}"))
     output.emit(outcome, seen, config.output_format, output_file, color, more=more)
     if statistics:
         output.statistics(outcome, config.output_format, output_file)
