@@ -89,7 +89,7 @@ def test_programs_are_of_every_kind() -> None:
         seen.add(verdict)
         rules.update(detail.split(", ") if verdict == "rewritten, equal" else ())
     assert {"left alone", "rewritten, equal"} <= seen
-    assert len(rules) >= 4, rules
+    assert len(rules) >= 3, rules
 
 
 def test_a_wrong_rewrite_is_seen() -> None:
