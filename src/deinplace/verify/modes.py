@@ -101,9 +101,11 @@ class _Mode:
             found = compare(original, run, Comparison(), self.bench.reordered, calls=False, rtol=rtol)
             if not found.hard:
                 return found
-        if self.bench.oracle is None or self.kind.mode in ("amp", "float64") or self.device is not None:
+        oracle, bench = self.bench.oracle, self.bench
+        if oracle is None or self.kind.mode in ("amp", "float64") or self.device is not None:
             return found
-        other = compare(self.bench.oracle, run, self.bench.noise, self.bench.reordered, calls=False, rtol=rtol)
+        traced = self.kind.mode == "compile"
+        other = compare(oracle, run, bench.noise, bench.reordered, calls=False, rtol=rtol, traced=traced)
         return other if not other.hard or not found.hard else found
 
     def _said(self, status: Status, reason: str) -> ModeVerdict:

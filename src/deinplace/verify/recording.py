@@ -168,12 +168,19 @@ REORDERABLE = ("backward", "grad", "consumed", "stepped", "returned", "after cal
 
 
 def compare(
-    oracle: Run, other: Run, noise: Comparison, reordered: bool = False, calls: bool = True, rtol: float = RTOL
+    oracle: Run,
+    other: Run,
+    noise: Comparison,
+    reordered: bool = False,
+    calls: bool = True,
+    rtol: float = RTOL,
+    traced: bool = False,
 ) -> Comparison:
     """Whether `other` saw what the oracle saw, beyond tolerance and noise; without `calls`, in training alone.
 
     With `reordered`, backward calls and steps may have changed places: what each step consumed and made counts, in the
-    order of each optimizer's own steps, and not what lay in `.grad` in between.
+    order of each optimizer's own steps, and not what lay in `.grad` in between. With `traced`, a compiler has made one
+    node of many, and leaves that no optimizer names come in another order.
     """
     result = Comparison()
     a, b = recordings(oracle), recordings(other)
@@ -184,6 +191,8 @@ def compare(
     for process, (x, y) in enumerate(zip(a, b, strict=False)):
         if not calls:
             x, y = without_calls(x), without_calls(y)
+        if traced:
+            x, y = _any_order(x), _any_order(y)
         if not reordered:
             _Comparer(result, noise, process, rtol=rtol).compare(x, y)
             continue
@@ -219,6 +228,20 @@ def first_call_that_differs(oracle: Run, other: Run, before: int) -> Difference 
 def _switched_off(label: str, a: Any, b: Any) -> bool:
     """An option that a rewrite is there to change, such as `OPTIONS.inplace`."""
     return a is True and b is False and "inplace" in label.rsplit(".", 1)[-1].lower().replace("_", "")
+
+
+def _any_order(records: Sequence[Record]) -> list[Record]:
+    """The same events, leaves of one shape sorted by what their gradients hold."""
+
+    def ordered(values: Any) -> Any:
+        return sorted(values, key=lambda v: sum(_floats(v["v"])) if "v" in v else 0.0)
+
+    return [
+        replace(r, values={k: ordered(v) if isinstance(v, list) else v for k, v in r.values.items()})
+        if r.kind == "gradients"
+        else r
+        for r in records
+    ]
 
 
 def _streams(records: Sequence[Record]) -> dict[tuple[str, str], list[Record]]:
