@@ -15,7 +15,7 @@ from torch import nn
 from .guide import Guide
 from .names import FACTORY, known
 from .repairs import said
-from .search import Search, Slot, State, words
+from .search import Search, Slot, State, listed, words
 from .slots import arguments, signature, slots
 from .stage import Stage, needed
 from .trace import Trial, last_lines
@@ -144,7 +144,8 @@ class Builder:
         lines = last_lines(trial.error.__traceback__ if trial.error is not None else None, self.stage.path)
         used = set().union(*(words(linecache.getline(self.stage.path, line).strip()) for _, line in lines[:2]))
         blamed = {i for i, s in enumerate(self.slots) if s.name in used or f"self.{s.name}" in used}
-        out = [_with(state, i, v) for i in sorted(blamed) for v in self.slots[i].values[1:3] if self.slots[i].optional]
+        out = list(listed(state, sorted(blamed), text))
+        out += [_with(state, i, v) for i in sorted(blamed) for v in self.slots[i].values[1:3]]
         for had, wants in said(text):
             for index, value in enumerate(state):
                 if isinstance(value, Plain) and value.code == str(had):

@@ -14,6 +14,7 @@ SIZES = {"B": 2, "C": 32, "H": 8, "W": 8, "L": 64, "D": 8, "N": 4, "S": 32, "T":
 """The sizes that letters stand for."""
 
 BUILD: tuple[tuple[str, tuple[str, ...]], ...] = (
+    (r"means?|stds?|(pixel_|img_|image_)(mean|std)", ("[0.5, 0.5, 0.5]", "0.5")),
     (r"(in|input|image|img)_(chans|nc|colors)|n_?channels|channels_img", ("3", "32", "1")),
     (r"(num|n)_?(class|cls|label|categorie|target)(es|s)?|nc|n_?cls|classes|num_outputs|output_nc|vocab_out",
      ("10", "2")),
@@ -169,6 +170,9 @@ CALL: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"(params?|parameters|grads?|gradients?)", ("[float:C,C]", "float:C,C")),
     (r"device", ("'cpu'",)),
     (r"dtype", ("torch.float32",)),
+    (r"model|net|network|module|layer|encoder|decoder|backbone|generator|discriminator|policy|critic|actor",
+     ("nn.Linear(32, 32)", "nn.Conv2d(32, 32, 3, padding=1)")),
+    (r"optim(izer)?\w*|opt", ("torch.optim.SGD([torch.ones(3, requires_grad=True)], lr=0.1)",)),
     (r"mode|reduction|method|name|kind|type", ("'mean'", "'bilinear'", "'sum'", "'none'")),
 )  # fmt: skip
 """Parameters of calls. `x` and `like` are a guess from the layers; `float:B,C` is a tensor."""

@@ -105,7 +105,7 @@ class Search:
                 full[i] = value
             merged.append(tuple(full))
         indices = [i for i, slot in enumerate(self.slots) if slot.name in blamed]
-        others = [*self._listed(state, indices, text), *self._alternatives(state, indices)]
+        others = [*listed(state, indices, text), *self._alternatives(state, indices)]
         if given:
             yield from merged[:10]
         yield from others
@@ -119,17 +119,6 @@ class Search:
             slot.values[1] if slot.optional and value is None and len(slot.values) > 1 else value
             for slot, value in zip(self.slots, state, strict=True)
         )
-
-    @staticmethod
-    def _listed(state: State, indices: Sequence[int], text: str) -> Iterator[State]:
-        """A list of numbers where one number was no list."""
-        if not re.search(r"'(int|float)' object is not (subscriptable|iterable)|'(int|float)' has no len", text):
-            return
-        for index in indices:
-            value = state[index]
-            one = value if isinstance(value, Plain) else Plain("0.1" if "'float'" in text else "2")
-            for count in (4, 2):
-                yield (*state[:index], Group((one,) * count), *state[index + 1 :])
 
     def _alternatives(self, state: State, indices: Sequence[int], most: int = 8) -> Iterator[State]:
         for position in range(1, most):
@@ -151,6 +140,17 @@ class Search:
             used = words(source)
             blamed += [n for n in names if n in used or n.replace("[]", ".") in used]
         return list(dict.fromkeys(blamed))
+
+
+def listed(state: State, indices: Sequence[int], text: str) -> Iterator[State]:
+    """A list of numbers where one number was no list."""
+    if not re.search(r"'(int|float)' object is not (subscriptable|iterable)|'(int|float)' has no len", text):
+        return
+    for index in indices:
+        value = state[index]
+        one = value if isinstance(value, Plain) else Plain("0.1" if "'float'" in text else "2")
+        for count in (4, 2):
+            yield (*state[:index], Group((one,) * count), *state[index + 1 :])
 
 
 def words(source: str) -> set[str]:

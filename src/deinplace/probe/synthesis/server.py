@@ -115,6 +115,7 @@ class Server:
             thing = getattr(thing, part, None)
         if inspect.isclass(thing):
             module_class = issubclass(thing, nn.Module)
+            stage.report()
             exercise_class(stage, thing, tuple(target["methods"]), tuple(target["seen"]))
         elif callable(thing):
             stage.built = True
