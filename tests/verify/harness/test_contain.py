@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 
@@ -105,7 +104,7 @@ def test_nothing_outlives_a_run(project: Path, tmp_path: Path) -> None:
     left = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
-            left += [process.name] if str(project) in os.readlink(process / "cwd") else []
+            left += [process.name] if str(project) in str((process / "cwd").readlink()) else []
             left += [process.name] if b"prog.py" in (process / "cmdline").read_bytes() else []
         except OSError:
             continue

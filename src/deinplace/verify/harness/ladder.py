@@ -149,8 +149,15 @@ class _Ladder:
         elif changed:
             self.current = after
             self.verdict = self.verdict or outcome.verdict
+        elif self._is_refuted_by(witness):
+            self.notes.append(f"{witness.driver.title} refutes what other harnesses had mended")
+            self._start_over()
         known = {(f.rule, f.path, f.span) for f in self.findings}
         self.findings += [f for f in findings if (f.rule, f.path, f.span) not in known]
+
+    def _is_refuted_by(self, witness: Witness) -> bool:
+        mended = [path for path, source in self.current.items() if source is not self.sources[path]]
+        return bool(mended) and witness.loads(mended) and not witness.holds(self.current)
 
     # ---- what no harness showed
 
