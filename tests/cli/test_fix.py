@@ -140,7 +140,7 @@ def test_a_step_that_no_clone_evades_is_reported_by_the_rule_that_knows_it(cli: 
 
 def test_without_a_program_nothing_is_called_confirmed(cli: Callable, write: Write) -> None:
     write("train.py", FAILING)
-    result = cli("fix", ".", "--diff")
+    result = cli("fix", ".", "--diff", "--no-harness")
     assert result.returncode in (0, 1)
     assert "confirmed" not in result.stderr.replace("unconfirmed", "")
     assert "internal error" not in result.stderr
