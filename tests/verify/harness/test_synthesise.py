@@ -151,11 +151,11 @@ def test_ways_to_import_start_at_the_outermost_package(tmp_path: Path) -> None:
         (tmp_path / folder / "__init__.py").touch()
     path = tmp_path / "a" / "b" / "c.py"
     assert next(ways(str(path), str(tmp_path), False)) == (str(tmp_path), "a.b.c", False)
-    assert next(ways(str(path), str(tmp_path), True)) == (str(tmp_path), "a.b.c", True)
+    assert next(ways(str(path), str(tmp_path), True)) == (str(tmp_path), "a.b.c", False)
     plain = tmp_path / "models" / "net.py"
-    assert [w[:2] for w in ways(str(plain), str(tmp_path), True)] == [
-        (str(tmp_path / "models"), "net"),
-        (str(tmp_path), "models.net"),
+    assert list(ways(str(plain), str(tmp_path), True))[:2] == [
+        (str(tmp_path / "models"), "net", True),
+        (str(tmp_path), "models.net", True),
     ]
 
 

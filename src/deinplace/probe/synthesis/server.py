@@ -25,7 +25,7 @@ from .trace import Tracer
 Request = dict[str, Any]
 IMPORT = 60
 """Seconds that importing a file may take."""
-PATIENCE = 4
+PATIENCE = 6
 """So many times its CPU time a search may take on a clock: it may wait for a busy machine, not for ever."""
 
 

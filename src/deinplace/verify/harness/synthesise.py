@@ -175,7 +175,7 @@ def search(
 
 
 def _bound(files: Sequence[Mapping[str, Any]], seconds: float) -> float:
-    return 60 + sum(70 + (4 * seconds + 2) * len(file["targets"]) for file in files)
+    return 60 + sum(70 + (6 * seconds + 2) * len(file["targets"]) for file in files)
 
 
 def _run(command: Sequence[str], folder: str, seconds: float) -> None:
@@ -232,13 +232,17 @@ def _package(path: str) -> Path | None:
 
 
 def ways(path: str, cwd: str, acts: bool) -> Iterator[tuple[str, str, bool]]:
-    """(folder for `sys.path`, module name, in slices only) in the order in which to try them."""
+    """(folder for `sys.path`, module name, in slices only) in the order in which to try them.
+
+    A file that acts is loaded in slices first, unless it is part of a package: those are there to be imported, and what
+    they load would import them whole.
+    """
     file = Path(path)
     package = _package(path)
     starts = [package.parent] if package is not None else [file.parent]
     if file.is_relative_to(cwd):
         starts += [p for p in (Path(cwd), *reversed(file.parents)) if p.is_relative_to(cwd)]
-    for sliced in (True,) if acts else (False, True):
+    for sliced in (True, False) if acts and package is None else (False, True):
         for start in dict.fromkeys(starts):
             parts = list(file.relative_to(start).with_suffix("").parts)
             if parts[-1] == "__init__" and len(parts) > 1:
