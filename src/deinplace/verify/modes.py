@@ -26,7 +26,7 @@ class Kind:
 
 
 MODES: Mapping[str, tuple[Kind, ...]] = {
-    "amp": (Kind("amp", "autocast to bfloat16", 2e-2),),
+    "amp": (Kind("amp", "autocast to bfloat16", 5e-2),),
     "checkpoint": (Kind("checkpoint", "checkpoint"), Kind("checkpoint-reentrant", "checkpoint, reentrant")),
     "compile": (Kind("compile", f"torch.compile ({BACKEND})", 1e-4, original=False),),
     "float64": (Kind("float64", "float64", 1e-9),),
