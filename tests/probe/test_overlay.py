@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from deinplace.verify.drivers import Driver, Laboratory, Settings
-from deinplace.verify.recording import recordings
+from deinplace.verify.records import recordings
 
 MAIN = 'import helper, sys, torch\nprint("old", helper.NAME, __name__, __file__, __spec__, sys.argv, sys.path[0])\n'
 PATCHED = MAIN.replace("old", "new")

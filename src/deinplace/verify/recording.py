@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import math
-from array import array
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from deinplace.model import Place
 from deinplace.verify import account
 from deinplace.verify.drivers import Run
+from deinplace.verify.records import CALLS, Record, Values, any_order, floats, recordings, streams, without_calls
 
 RTOL = 1e-5
 ATOL = 1e-7
@@ -22,24 +19,10 @@ COARSE = {"float16": 2e-3, "bfloat16": 2e-2, "float8_e4m3fn": 0.2, "float8_e5m2"
 """Relative tolerance of the types too coarse for the default."""
 UNSTABLE = 1e-3
 """A value that moves by more than this part of its size between two equal runs cannot be compared at all."""
-CALLS = ("returned", "after call")
 GRADIENTS = ("gradients", "consumed", "grad")
 TRAINING = (*GRADIENTS, "backward", "stepped", "buffers", "returned")
 """Kinds whose largest error is reported; what plain names hold in the end may be a time of day."""
 Key = tuple[int, int, str]
-Values = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Record:
-    """One event of a recording."""
-
-    kind: str
-    name: str
-    values: Values
-    soft: bool
-    at: Mapping[str, Any] | None = None
-    """The user's line that it happened at, as the probe wrote it."""
 
 
 @dataclass(frozen=True)
@@ -101,57 +84,6 @@ class Comparison:
         return [d for d in self.differences if d.soft]
 
 
-def recordings(run: Run) -> list[list[Record]]:
-    """The recordings of a run's processes that used torch, in a fixed order.
-
-    One that holds calls alone is that of a forked child which never trained.
-    """
-    loaded = [list(_load(p.recording)) for p in run.processes if p.recording is not None]
-    return [records for records in loaded if without_calls(records)]
-
-
-def changes_argument_aside(records: Sequence[Record], name: str) -> bool:
-    """Whether a recorded function, in some call, returned something, and nothing that its arguments hold."""
-    result: Any = None
-    for record in records:
-        if record.name != name:
-            continue
-        if record.kind == "returned":
-            result = record.values["result"]
-        elif record.kind == "after call" and (result is None or result.get("k") != "NoneType"):
-            arguments = [v for k, v in record.values.items() if k.startswith("argument") and "." not in k]
-            if not {*_contents(result)} & {*_contents(arguments)}:
-                return True
-    return False
-
-
-def _contents(described: Any) -> Iterator[str]:
-    """What the tensors in a description hold."""
-    if isinstance(described, dict):
-        if "v" in described and "t" in described:
-            yield described["v"]
-        else:
-            yield from _contents(list(described.values()))
-    elif isinstance(described, list):
-        for item in described:
-            yield from _contents(item)
-
-
-def _load(path: Path) -> Iterator[Record]:
-    with path.open(encoding="utf-8") as lines:
-        for line in lines:
-            try:
-                data = json.loads(line)
-            except ValueError:
-                return  # the process was killed while it wrote
-            yield Record(data["e"], data["n"], data["v"], data["soft"], data.get("at"))
-
-
-def without_calls(records: Sequence[Record]) -> list[Record]:
-    """Only the events that every run records, whatever functions it was asked to follow."""
-    return [r for r in records if r.kind not in CALLS]
-
-
 def noise_floor(first: Run, second: Run) -> Comparison:
     """How far two runs of the same program are apart, by value. Positions count events other than calls."""
     a, b = ([without_calls(records) for records in recordings(run)] for run in (first, second))
@@ -161,10 +93,6 @@ def noise_floor(first: Run, second: Run) -> Comparison:
     for process, (x, y) in enumerate(zip(a, b, strict=False)):
         _Comparer(result, Comparison(), process, measure=True).compare(x, y)
     return result
-
-
-REORDERABLE = ("backward", "grad", "consumed", "stepped", "returned", "after call", "end")
-"""Kinds of events that keep their values, each kind and name in its own order, when steps and backwards swap."""
 
 
 def compare(
@@ -192,11 +120,11 @@ def compare(
         if not calls:
             x, y = without_calls(x), without_calls(y)
         if traced:
-            x, y = _any_order(x), _any_order(y)
+            x, y = any_order(x), any_order(y)
         if not reordered:
             _Comparer(result, noise, process, rtol=rtol).compare(x, y)
             continue
-        left, right = _streams(x), _streams(y)
+        left, right = streams(x), streams(y)
         for stream in dict.fromkeys((*left, *right)):
             _Comparer(result, Comparison(), process, rtol=rtol).compare(left.get(stream, []), right.get(stream, []))
     return result
@@ -228,29 +156,6 @@ def first_call_that_differs(oracle: Run, other: Run, before: int) -> Difference 
 def _switched_off(label: str, a: Any, b: Any) -> bool:
     """An option that a rewrite is there to change, such as `OPTIONS.inplace`."""
     return a is True and b is False and "inplace" in label.rsplit(".", 1)[-1].lower().replace("_", "")
-
-
-def _any_order(records: Sequence[Record]) -> list[Record]:
-    """The same events, leaves of one shape sorted by what their gradients hold."""
-
-    def ordered(values: Any) -> Any:
-        return sorted(values, key=lambda v: sum(_floats(v["v"])) if "v" in v else 0.0)
-
-    return [
-        replace(r, values={k: ordered(v) if isinstance(v, list) else v for k, v in r.values.items()})
-        if r.kind == "gradients"
-        else r
-        for r in records
-    ]
-
-
-def _streams(records: Sequence[Record]) -> dict[tuple[str, str], list[Record]]:
-    """Events by kind and name, those that survive a change of order."""
-    out: dict[tuple[str, str], list[Record]] = {}
-    for record in records:
-        if record.kind in REORDERABLE:
-            out.setdefault((record.kind, record.name), []).append(record)
-    return out
 
 
 class _Comparer:
@@ -335,7 +240,7 @@ class _Comparer:
             seen.add((self.process, self.record.name, label))
         if a["v"] == b["v"]:
             return
-        x, y = _floats(a["v"]), _floats(b["v"])
+        x, y = floats(a["v"]), floats(b["v"])
         scale = x[0] if a.get("sketch") else max((abs(v) for v in x if math.isfinite(v)), default=0.0)
         exact = a["t"].startswith(("int", "uint", "bool"))
         self.numbers(label, x, y, scale, 0.0 if exact else max(COARSE.get(a["t"], 0.0), self.rtol))
@@ -385,10 +290,6 @@ class _Comparer:
         """Where the event happened."""
         at = self.other.at or self.record.at
         return account.places([at])[0] if at is not None else None
-
-
-def _floats(text: str) -> array[float]:
-    return array("d", base64.b64decode(text))
 
 
 def _short(name: str) -> str:

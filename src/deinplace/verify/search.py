@@ -14,7 +14,7 @@ from deinplace.rules.base import Incident
 from deinplace.verify import incidents
 from deinplace.verify.cost import Usage, memory
 from deinplace.verify.groups import Group
-from deinplace.verify.recording import changes_argument_aside, recordings
+from deinplace.verify.records import changes_argument_aside, recordings
 from deinplace.verify.trial import Bench, Result
 
 Progress = Callable[[str], None]
