@@ -145,6 +145,16 @@ def test_a_file_that_cannot_be_imported_is_a_miss_with_a_reason(tmp_path: Path) 
     assert isinstance(misses[0].harness, Harness) and misses[0].harness.title == "broken.py: f"
 
 
+def test_an_interpreter_without_torch_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "a.py"
+    path.write_text("def f(x):\n    x += 1\n    return x\n")
+    bare = tmp_path / "python"
+    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S -E -I "$@"\n')
+    bare.chmod(0o755)
+    _, misses = harnesses(sources_of([path]), [(str(path), "f")], str(tmp_path), str(bare), 2.0)
+    assert "torch" in misses[0].reason
+
+
 def test_ways_to_import_start_at_the_outermost_package(tmp_path: Path) -> None:
     (tmp_path / "a" / "b").mkdir(parents=True)
     for folder in ("a", "a/b"):

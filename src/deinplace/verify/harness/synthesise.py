@@ -161,15 +161,17 @@ def search(
     sources: Mapping[str, Source], wanted: Sequence[Item], cwd: str, python: str, seconds: float = 20.0
 ) -> list[Attempt]:
     """Search in a child process; an attempt for each item, whatever came of it."""
-    if not wanted or not hasattr(os, "fork"):
+    if not wanted:
         return []
+    if not hasattr(os, "fork"):
+        return [Attempt(item, reason="a search needs a system on which processes fork") for item in wanted]
     folder = tempfile.mkdtemp(prefix="deinplace-")
     try:
         files = list(_files(sources, wanted, cwd))
         request = {"files": files, "out": folder, "seconds": seconds, "memory": MEMORY}
         Path(folder, "request.json").write_text(json.dumps(request), "utf-8")
         _run([python, str(SEARCH), str(Path(folder, "request.json"))], folder, _bound(files, seconds))
-        return _attempts(Path(folder, "results.jsonl"), wanted)
+        return _attempts(Path(folder), wanted)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -274,20 +276,19 @@ def _literal(node: ast.expr) -> bool:
     return True
 
 
-def _attempts(results: Path, wanted: Sequence[Item]) -> list[Attempt]:
+def _attempts(folder: Path, wanted: Sequence[Item]) -> list[Attempt]:
     """The last word on each item."""
     told: dict[tuple[str, str], dict[str, Any]] = {}
-    try:
-        lines = results.read_text("utf-8").splitlines()
-    except OSError:
-        lines = []
-    for line in lines:
+    log = (folder / "log.txt").read_text("utf-8", "replace").strip().splitlines()
+    ended = "the search ended before it came to it" + (f": {log[-1][:200]}" if log else "")
+    results = folder / "results.jsonl"
+    for line in results.read_text("utf-8").splitlines() if results.exists() else ():
         entry = json.loads(line)
         told.setdefault((entry["path"], entry["name"]), {}).update(entry)
     out = []
     for item in wanted:
         entry = told.get((os.path.realpath(item.path), item.name)) or told.get((item.path, item.name))
-        missing = told.get((item.path, ""), {"reason": "the search ended before it came to it"})
+        missing = told.get((item.path, ""), {"reason": ended})
         out.append(_attempt(item, entry if entry is not None else missing))
     return out
 
