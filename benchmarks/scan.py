@@ -95,10 +95,10 @@ def commands(path: Path, skip: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """What is measured on a repository."""
     check = (*DEINPLACE, "check", str(path), *PLAIN)
     found: dict[str, tuple[str, ...]] = {
-        "check, cold": (*check, "--no-cache", "--jobs", "1"),
+        "check, cold": (*check, "--jobs", "1"),
+        "check, warm": check,
         "check, all cores": (*check, "--no-cache"),
         "fix --all --diff": (*DEINPLACE, "fix", str(path), "--all", "--diff", "--verify", "off", *PLAIN),
-        "check, warm": check,
     }
     ruff, grep = shutil.which("ruff", path=_paths()), shutil.which("ast-grep", path=_paths())
     if ruff:
@@ -112,16 +112,14 @@ def _paths() -> str:
     return os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
 
 
-def measure(repository: Repository, skip: Sequence[str], limit: float, cache: str) -> None:
-    """One round."""
-    env = {"DEINPLACE_CACHE_DIR": cache}
+def measure(repository: Repository, skip: Sequence[str], limit: float) -> None:
+    """One round; it begins with an empty cache."""
     parse(repository)
-    for name, command in commands(repository.path, skip).items():
-        if name == "check, warm" and name not in repository.costs:
-            run(command, env, limit)
-        cost = run(command, env, limit)
-        repository.costs.setdefault(name, Cost()).least(cost)
-        print(f"  {repository.name}: {name}: {cost.cpu:.2f} s {cost.ended}", file=sys.stderr, flush=True)
+    with tempfile.TemporaryDirectory() as cache:
+        for name, command in commands(repository.path, skip).items():
+            cost = run(command, {"DEINPLACE_CACHE_DIR": cache}, limit)
+            repository.costs.setdefault(name, Cost()).least(cost)
+            print(f"  {repository.name}: {name}: {cost.cpu:.2f} s {cost.ended}", file=sys.stderr, flush=True)
 
 
 def growth(path: Path, limit: float) -> list[tuple[int, Cost]]:
@@ -179,10 +177,9 @@ def main() -> None:
     for text in options.repo:
         name, _, path = text.rpartition("=")
         repositories.append(Repository(name or Path(path).name, Path(path).resolve()))
-    with tempfile.TemporaryDirectory() as cache:
-        for _ in range(options.rounds):
-            for repository in repositories:
-                measure(repository, options.skip, options.limit, cache)
+    for _ in range(options.rounds):
+        for repository in repositories:
+            measure(repository, options.skip, options.limit)
     for repository in repositories:
         show(repository)
     if options.part is None:
