@@ -59,3 +59,14 @@ def _moved(value: Any, move: Move, path: str) -> Any:
     if isinstance(value, Rewrite):
         changes.update(line=move(own, value.line), edits=())
     return dataclasses.replace(value, **changes)
+
+
+def without(value: T, folder: str) -> T:
+    """The same records without places in files below `folder`, which is gone by the time that anybody reads them."""
+    if isinstance(value, tuple):
+        kept = (item for item in value if not (isinstance(item, Place) and item.path.startswith(folder)))
+        return tuple(without(item, folder) for item in kept)  # type: ignore[return-value]
+    if not dataclasses.is_dataclass(value) or isinstance(value, type | Rewrite):
+        return value
+    changes = {f.name: without(getattr(value, f.name), folder) for f in dataclasses.fields(value)}
+    return dataclasses.replace(value, **changes)

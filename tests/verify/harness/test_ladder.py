@@ -124,6 +124,9 @@ def test_a_fault_that_nothing_else_reaches_is_shown_by_an_example(tmp_path: Path
     assert change.after == NET.replace("y += x", "y = y + x")
     assert outcome.verdict is not None
     assert outcome.verdict.driver == "example in the docstring of Net, net.py"
+    conflicts = [f.conflict for f in outcome.findings if f.conflict is not None]
+    assert {p.path for c in conflicts for e in (c.save, *c.writes) for p in e.stack} == {str(tmp_path / "net.py")}
+    assert [c.backward for c in conflicts] == [()]  # the harness itself is no file of the user's
 
 
 def test_without_any_torch_the_source_alone_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import signal
 import subprocess
-import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
+from deinplace.verify import children
+from deinplace.verify.children import Pipe
 from deinplace.verify.drivers import Driver, DriverError, Laboratory, Run, Settings, environment
 from deinplace.verify.harness import copies
 
@@ -108,16 +108,16 @@ class Chamber(Laboratory):
             raise DriverError(f"{command[0]}: {error.strerror}") from None
         assert child.stdout is not None
         assert child.stderr is not None
-        pipes = [_Pipe(child.stdout), _Pipe(child.stderr)]
+        pipes = [Pipe(child.stdout, KEPT), Pipe(child.stderr, KEPT)]
         try:
             self._wait(child, pipes, driver.timeout)
         finally:
-            _end(child, settings)
+            children.end(child, settings)
         out, err = (pipe.text() for pipe in pipes)
         self.refused = _refused(settings.parent)
         return (None if self.ended else child.returncode), out, err
 
-    def _wait(self, child: subprocess.Popen[bytes], pipes: list[_Pipe], timeout: float) -> None:
+    def _wait(self, child: subprocess.Popen[bytes], pipes: list[Pipe], timeout: float) -> None:
         limit = time.monotonic() + timeout
         while child.poll() is None:
             if any(pipe.size > FLOOD for pipe in pipes):
@@ -146,30 +146,6 @@ class Chamber(Laboratory):
         return env
 
 
-class _Pipe:
-    """Reads a pipe to its end; keeps the beginning and the end of it."""
-
-    def __init__(self, pipe: IO[bytes]) -> None:
-        self.pipe, self.size = pipe, 0
-        self.head, self.tail = bytearray(), bytearray()
-        self.thread = threading.Thread(target=self._read, daemon=True)
-        self.thread.start()
-
-    def _read(self) -> None:
-        for data in iter(lambda: os.read(self.pipe.fileno(), 2**16), b""):
-            self.size += len(data)
-            room = KEPT - len(self.head)
-            self.head += data[:room]
-            self.tail += data[max(room, 0) :]
-            del self.tail[:-KEPT]
-
-    def text(self) -> str:
-        self.thread.join(2.0)
-        if not self.thread.is_alive():
-            self.pipe.close()
-        return (self.head + self.tail).decode("utf-8", "replace")
-
-
 def _memory() -> int:
     """Half of the machine's memory, in bytes."""
     return int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 0.5)
@@ -181,32 +157,3 @@ def _refused(folder: Path) -> tuple[str, ...]:
     except OSError:
         return ()
     return tuple(dict.fromkeys(lines))
-
-
-def _end(child: subprocess.Popen[bytes], settings: Path) -> None:
-    """Kill what is left of a run: its process group, and whatever left that group but still has its environment."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(child.pid, signal.SIGKILL)
-    child.wait()
-    for _ in range(5):
-        left = list(_heirs(f"DEINPLACE_PROBE={settings}".encode()))
-        if not left:
-            return
-        for process in left:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(process, signal.SIGKILL)
-        time.sleep(0.02)
-
-
-def _heirs(mark: bytes) -> Iterator[int]:
-    """Processes that were started with `mark` in their environment; none where the system has no /proc."""
-    try:
-        names = [name for name in os.listdir("/proc") if name.isdecimal()]  # noqa: PTH208
-    except OSError:
-        return
-    for name in names:
-        try:
-            if int(name) != os.getpid() and mark in Path("/proc", name, "environ").read_bytes().split(b"\0"):
-                yield int(name)
-        except OSError:
-            continue

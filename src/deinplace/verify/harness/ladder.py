@@ -14,7 +14,7 @@ from deinplace.verify.harness.contain import Chamber
 from deinplace.verify.harness.model import Harness, Miss
 from deinplace.verify.harness.rest import Rest
 from deinplace.verify.harness.witness import Witness
-from deinplace.verify.lines import back, moved
+from deinplace.verify.lines import back, moved, without
 from deinplace.verify.mend import ContradictionError, Options
 
 Progress = Callable[[str], None]
@@ -142,7 +142,7 @@ class _Ladder:
         self.notes += outcome.notes
         changed = {c.path: Source.parse(c.path, self.sources[c.path].encode(c.after)) for c in outcome.changes}
         after = {**self.sources, **changed}
-        findings = list(outcome.findings)
+        findings = [without(f, str(witness.lab.folder)) for f in outcome.findings]
         if changed and not all(w.holds(after) for w in self.witnesses if w is not witness and w.loads(changed)):
             self.notes.append(f"what {witness.driver.title} needs, other harnesses refute")
             findings = [replace(f, state="rolled-back", reason="refuted") for f in findings]
