@@ -94,7 +94,7 @@ def _tensor_attribute(m: Machine, base: Ten, attr: str) -> Value:
         return ops.operate(m, attr, {"self": base}, m.frame.node or ast.Pass(), {}, entry=entry)
     if entry is not None and not getattr(entry, "attribute", False):
         return Bound(base, attr)
-    if known:
+    if known or declared.method_of_containers(attr):
         return Bound(base, attr)
     if attr in ("device", "dtype", "requires_grad", "ndim"):
         return Other("number", m.terms.make(attr, m.read(base)))

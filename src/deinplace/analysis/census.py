@@ -42,7 +42,7 @@ def candidates(source: Source, module: ModuleInfo) -> Iterator[Candidate]:
     for node in ast.walk(source.tree):
         form = _form(node, module.imports) if prefilter.writes(node) else ""
         if form:
-            yield Candidate(source.path, span_of(node), form, source.segment(_target(node, form)))
+            yield Candidate(source.path, span_of(node), form, source.segment(_target(node, form, module.imports)))
 
 
 def _form(node: ast.AST, imports: Mapping[str, str]) -> str:
@@ -70,7 +70,7 @@ def _form(node: ast.AST, imports: Mapping[str, str]) -> str:
     return "method" if entry is not None and entry.in_place and entry.effect == "data" else ""
 
 
-def _target(node: ast.AST, form: str) -> ast.AST:
+def _target(node: ast.AST, form: str, imports: Mapping[str, str]) -> ast.AST:
     part: ast.AST = node
     if isinstance(node, ast.AugAssign):
         part = node.target
@@ -78,6 +78,8 @@ def _target(node: ast.AST, form: str) -> ast.AST:
         part = next(t for t in node.targets if isinstance(t, ast.Subscript | ast.Attribute))
     elif isinstance(node, ast.Call):
         part = node.func.value if form == "method" and isinstance(node.func, ast.Attribute) else node.func
+        if form == "method" and isinstance(part, ast.Name) and part.id in imports and node.args:
+            part = node.args[0]
     return part
 
 
