@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shlex
+import gc
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -154,6 +155,7 @@ def _mended(
     from deinplace.cli.sources import gather
     from deinplace.model import Outcome
 
+    gc.set_threshold(200_000, 50, 50)  # trees of a whole project live to the end: looking for garbage is half the time
     sources, problems = gather(given, config, stdin_name)
     if not sources:
         return Outcome("fix", problems=problems), sources
