@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
-from pathlib import Path
 
 import deinplace
 from deinplace.errors import DeinplaceError
@@ -75,7 +75,10 @@ def _log(error: Exception) -> str:
     text = "".join([*lines, *traceback.format_exception(error)])
     try:
         path = platformdirs.user_log_path("deinplace", ensure_exists=True) / "internal-error.log"
-        Path(path).write_text(text, "utf-8", "backslashreplace")
+        path.unlink(missing_ok=True)
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)  # paths and code are nobody else's business
+        with open(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text)
     except OSError:
         return f"no log could be written, so here it is:\n{text}"
     return f"its traceback is in {path}"

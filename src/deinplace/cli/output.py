@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import secrets
 import shutil
 import sys
 from collections.abc import Iterable, Mapping
@@ -15,12 +17,14 @@ from deinplace.errors import DeinplaceError
 from deinplace.files import NOTEBOOK, load, read_text
 from deinplace.model import Outcome
 from deinplace.report import FOR_PEOPLE, diff, render, shown, words
-from deinplace.report.view import View, places_of
+from deinplace.report.view import STYLES, View, places_of
 
 if TYPE_CHECKING:
     from deinplace.notebooks import Notebook
 
 _WIDTH = 80
+_ORDERS = re.compile(r"\x1b\[[0-9;]*m|\r(?!\n)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_OURS = frozenset({"\x1b[0m", *(f"\x1b[{code}m" for code in STYLES.values())})
 
 
 def view(outcome: Outcome, texts: Mapping[str, str], verbose: bool, quiet: bool) -> View:
@@ -114,18 +118,25 @@ def _on(stream: TextIO, color: Color, seen: View) -> View:
 
 
 def _say(stream: TextIO, text: str) -> None:
-    """Write text that may hold what the stream's encoding does not."""
+    """Write text that may hold what the stream's encoding does not; a terminal gets no orders from it."""
     if text:
+        text = _harmless(text) if stream.isatty() else text
         encoding = stream.encoding or "utf-8"
         stream.flush()
         stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
         stream.flush()
 
 
+def _harmless(text: str) -> str:
+    """The text without characters that would move the cursor, hide text or turn it round; our own colours stay."""
+    return _ORDERS.sub(lambda found: found[0] if found[0] in _OURS else "\N{REPLACEMENT CHARACTER}", text)
+
+
 def _save(file: Path, text: str) -> None:
-    temporary = file.with_name(f".{file.name}.{os.getpid()}.tmp")
+    temporary = file.with_name(f".{file.name}.{secrets.token_hex(8)}.tmp")
     try:
-        temporary.write_text(text, "utf-8", "backslashreplace")
+        with open(temporary, "x", encoding="utf-8", errors="backslashreplace") as stream:  # follows no link
+            stream.write(text)
         temporary.replace(file)
     except OSError as error:
         temporary.unlink(missing_ok=True)

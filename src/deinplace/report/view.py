@@ -14,8 +14,9 @@ from deinplace.model import Conflict, Event, Finding, Outcome, Place, Raised, Sp
 if TYPE_CHECKING:
     from deinplace.notebooks import Notebook
 
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _LINE_END = re.compile(r"\r\n|\r|\n")
-_STYLES = {"bold": "1", "red": "1;31", "green": "32", "yellow": "33", "blue": "1;34", "cyan": "36", "dim": "2"}
+STYLES = {"bold": "1", "red": "1;31", "green": "32", "yellow": "33", "blue": "1;34", "cyan": "36", "dim": "2"}
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,10 @@ class View:
     """The notebooks among the files, by path."""
 
     def path(self, path: str) -> str:
-        """`path` relative to the working folder where it lies inside, else as it is."""
+        """`path` relative to the working folder where it lies inside, else as it is; a line break in it is escaped."""
+        return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", self._relative(path))
+
+    def _relative(self, path: str) -> str:
         if not path or path.startswith("<"):
             return path
         for base, full in ((self.root, path), (os.path.realpath(self.root), os.path.realpath(path))):
@@ -103,7 +107,7 @@ class View:
 
     def paint(self, text: str, style: str) -> str:
         """`text` in a colour, where colours are wanted."""
-        return f"\x1b[{_STYLES[style]}m{text}\x1b[0m" if self.color and text else text
+        return f"\x1b[{STYLES[style]}m{text}\x1b[0m" if self.color and text else text
 
 
 def places_of(outcome: Outcome) -> Iterator[tuple[str, Span]]:
