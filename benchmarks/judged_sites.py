@@ -59,9 +59,7 @@ def report(counts: Counter[tuple[str, str]], missing: int) -> int:
         print(f"judged {truth:7} believed {said:8} {number:4}")
     if total:
         share = (total - undecided) / total
-        print(
-            f"{total} judged places, {missing} not found: {wrong} wrong, {share:.1%} decided ({likely} of them `likely`)"
-        )
+        print(f"{total} judged places, {missing} not found: {wrong} wrong, {share:.1%} decided ({likely} are `likely`)")
     return int(bool(wrong))
 
 

@@ -58,8 +58,8 @@ CASES = {
         "def f():\n    y = torch.ones(3)\n    def g(n):\n        y.add_(n)\n    return g\n", "y", "tensor",
     ),
     "a-flag-handed-on": (
-        "def make(act, **kw):\n    return act(**kw)\nclass N(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
-        "        self.act = make(nn.ReLU, inplace=True)\n", "make", "tensor",
+        "def make(act, **kw):\n    return act(**kw)\nclass N(nn.Module):\n    def __init__(self):\n        self.act = make(nn.ReLU, inplace=True)\n",
+        "make", "tensor",
     ),
     "a-flag-that-means-something-else": (
         "def f(model):\n    torch.ao.quantization.prepare_qat(model, inplace=True)\n", "torch.ao.quantization.prepare_qat", "not",
