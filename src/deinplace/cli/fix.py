@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import shlex
 import gc
+import shlex
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
