@@ -24,7 +24,9 @@ ELSEWHERE = {
     'deinplace verify --base old/ --head new/ --run "python train.py"': "tests/cli/test_verify.py",
     "deinplace run train.ipynb": "tests/notebooks/test_driver.py",
     "deinplace fix train.ipynb": "tests/notebooks/test_driver.py",
-    "deinplace fix train.ipynb --diff": "tests/notebooks/test_driver.py",
+    "deinplace fix train.ipynb --diff": "tests/notebooks/test_reports.py",
+    "deinplace fix --diff": "tests/cli/test_conventions.py",
+    'deinplace audit . --run "python train.py"': "tests/cli/test_audit.py",
     "pytest --deinplace": "tests/pytest_plugin/test_plugin.py",
     "pytest --deinplace-fix": "tests/pytest_plugin/test_plugin.py",
 }
@@ -48,30 +50,40 @@ def test_what_is_not_run_is_still_there_and_counted() -> None:
         assert command in text or all(part in text for part in parts), command
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "pkg").mkdir()
-    (tmp_path / "tests").mkdir()
-    for name in ("train.py", "pkg/train.py"):
-        (tmp_path / name).write_text(FAILING)
-    (tmp_path / "pkg" / "__init__.py").write_text("")
-    (tmp_path / "tests" / "test_train.py").write_text(
-        "import runpy\n\n\ndef test_it():\n    runpy.run_path('train.py')\n"
-    )
-    cell = {"cell_type": "code", "metadata": {}, "source": FAILING, "outputs": [], "execution_count": None, "id": "a"}
-    book = {"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": [cell]}
-    (tmp_path / "train.ipynb").write_text(json.dumps(book))
-    (tmp_path / "deinplace-baseline.json").write_text('{"baseline_version": 1, "findings": []}')
-    return tmp_path
+def fill(folder: Path, command: str) -> None:
+    """Put what a command names into a folder, and nothing else: `fix` by itself runs whatever it finds."""
+    (folder / "train.py").write_text(FAILING)
+    if "pkg" in command:
+        (folder / "pkg").mkdir()
+        (folder / "pkg" / "train.py").write_text(FAILING)
+        (folder / "pkg" / "__init__.py").write_text("")
+    if "tests/" in command:
+        (folder / "tests").mkdir()
+        test = "import runpy\n\n\ndef test_it():\n    runpy.run_path('train.py')\n"
+        (folder / "tests" / "test_train.py").write_text(test)
+    if "ipynb" in command:
+        cell = {
+            "cell_type": "code",
+            "metadata": {},
+            "source": FAILING,
+            "outputs": [],
+            "execution_count": None,
+            "id": "a",
+        }
+        book = {"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": [cell]}
+        (folder / "train.ipynb").write_text(json.dumps(book))
+    if "--baseline" in command:
+        (folder / "deinplace-baseline.json").write_text('{"baseline_version": 1, "findings": []}')
 
 
 @pytest.mark.parametrize("command", RUN)
-def test_a_command_does_something_sensible(command: str, folder: Path) -> None:
+def test_a_command_does_something_sensible(command: str, tmp_path: Path) -> None:
+    fill(tmp_path, command)
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "default"}
     environment["PATH"] = str(Path(sys.executable).parent) + os.pathsep + environment["PATH"]
     text = FAILING if command.endswith(" -") or " - " in command else None
     result = subprocess.run(
-        ["sh", "-c", command], cwd=folder, env=environment, capture_output=True, text=True, input=text, timeout=100,
+        ["sh", "-c", command], cwd=tmp_path, env=environment, capture_output=True, text=True, input=text, timeout=300,
         check=False,
     )  # fmt: skip
     assert result.returncode in (0, 1), result.stderr
