@@ -16,12 +16,13 @@ Cli = Callable[..., Result]
 
 
 @pytest.fixture
-def environment() -> dict[str, str]:
+def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     keep = {k: v for k, v in os.environ.items() if k not in ("FORCE_COLOR", "NO_COLOR", "VIRTUAL_ENV")}
     return {
         **keep,
         "OMP_NUM_THREADS": "1",
         "COLUMNS": "80",
+        "DEINPLACE_CACHE_DIR": str(tmp_path_factory.mktemp("cache")),
         "PATH": str(Path(sys.executable).parent) + os.pathsep + keep["PATH"],
     }
 
