@@ -12,7 +12,7 @@ from deinplace import config
 from deinplace.analysis.source import Source
 from deinplace.verify import Options
 from deinplace.verify.drivers import Driver, Laboratory, Settings
-from deinplace.verify.modes import MODES, modes
+from deinplace.verify.modes import MODES, Changed, modes
 from deinplace.verify.recording import Comparison
 from deinplace.verify.trial import Bench
 
@@ -82,6 +82,6 @@ def test_a_wrong_patch_is_refuted_in_a_mode(tmp_path: Path) -> None:
         driver = Driver((sys.executable, "train.py"), str(tmp_path), timeout=120)
         oracle = lab.run(driver, Settings(watch=True, record=True))
         bench = Bench(lab, driver, {str(path): source}, oracle, Comparison(), {})
-        (mode,) = modes(bench, {str(path): wrong}, ("float64",), None, lambda _: None)
+        (mode,) = modes(bench, Changed({str(path): wrong}), ("float64",), None, lambda _: None)
     assert (mode.name, mode.status) == ("float64", "refuted")
     assert mode.reason.startswith("gradients: backward leaf (3,) torch.float64[0]: values differ")

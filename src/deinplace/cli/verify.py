@@ -11,7 +11,9 @@ from deinplace.cli import exits
 from deinplace.cli.options import (
     Color,
     ColorFlag,
+    Device,
     MaxSteps,
+    Modes,
     OutputFile,
     OutputFormat,
     Python,
@@ -31,6 +33,8 @@ def verify(
         str | None, typer.Option(metavar="REV|DIR", help="What is compared with it [default: the working tree].")
     ] = None,
     run: Annotated[str | None, typer.Option(metavar="CMD", help="The program that trains, run in both.")] = None,
+    modes: Modes = None,
+    device: Device = None,
     python: Python = None,
     timeout: Timeout = None,
     max_steps: MaxSteps = None,
@@ -50,7 +54,10 @@ def verify(
     A base that fails with an in-place error is run with a copy of each saved tensor, so that backward sees what the
     code meant. Exit codes: 0 both compute the same; 1 they do not, or it could not be shown; 2 nothing was compared.
     """
-    config = settings(run=run, python=python, timeout=timeout, max_steps=max_steps, output_format=output_format)
+    config = settings(
+        run=run, modes=modes, device=device, python=python, timeout=timeout, max_steps=max_steps,
+        output_format=output_format,
+    )  # fmt: skip
     if config.run is None:
         raise DeinplaceError('verify needs a program to compare with: --run "python train.py"')
     more = reports(report)
@@ -61,7 +68,7 @@ def verify(
 
     driver = Driver.from_text(config.run, str(Path.cwd()), config.python, config.timeout, config.max_steps)
     with progress(quiet, verbose) as tell:
-        outcome, texts = compare_trees(driver, base, head, tell)
+        outcome, texts = compare_trees(driver, base, head, tell, config.modes, config.device)
     seen = output.view(outcome, texts, verbose, quiet)
     output.emit(outcome, seen, config.output_format, output_file, color, more=more)
     return exits.of_comparison(outcome)

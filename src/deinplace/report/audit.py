@@ -64,7 +64,11 @@ def _operation(row: Row, view: View) -> str:
 
 def _summary(audit: Audit) -> str:
     counts = {standing: len(audit.of(standing)) for standing, _, _ in HEADS}
-    texts = {"needed": "needed out of place", "safe": "safe in place", "possible": "could be in place"}
+    texts: dict[Standing, str] = {
+        "needed": "needed out of place",
+        "safe": "safe in place",
+        "possible": "could be in place",
+    }
     return ", ".join(f"{counts[standing]} {text}" for standing, text in texts.items())
 
 

@@ -15,6 +15,7 @@ from deinplace.rules.base import Project
 from deinplace.verify import incidents, trees
 from deinplace.verify.drivers import SEED, Driver, DriverError, Laboratory, Run, Settings
 from deinplace.verify.emulation import emulated
+from deinplace.verify.modes import Changed, modes
 from deinplace.verify.recording import (
     RTOL,
     Comparison,
@@ -24,14 +25,24 @@ from deinplace.verify.recording import (
     noise_floor,
 )
 from deinplace.verify.trees import Tree
+from deinplace.verify.trial import Bench
 
 CODE, NAME = "DIP001", "trees-differ"
 Progress = Callable[[str], None]
 Functions = Mapping[str, tuple[str, ...]]
 
 
-def compare_trees(driver: Driver, base: str, head: str | None, progress: Progress) -> tuple[Outcome, dict[str, str]]:
+def compare_trees(
+    driver: Driver,
+    base: str,
+    head: str | None,
+    progress: Progress,
+    names: tuple[str, ...] = (),
+    device: str | None = None,
+) -> tuple[Outcome, dict[str, str]]:
     """Whether the command of `driver` trains alike in two folders or revisions, `head` None being the working tree.
+
+    Where they do, the comparison is repeated in the modes `names` and on `device`; see `modes`.
 
     Also returns the texts, in the head, of the files that the outcome speaks of.
 
@@ -42,7 +53,7 @@ def compare_trees(driver: Driver, base: str, head: str | None, progress: Progres
         before = trees.tree("--base", base, driver.cwd, lab.folder / "base")
         after = trees.tree("--head", head, driver.cwd, lab.folder / "head") if head else trees.working(driver.cwd)
         pair = _Pair(lab, driver, before, after, progress)
-        outcome = pair.compare()
+        outcome = pair.compare(names, device)
         return outcome, pair.texts(outcome)
 
 
@@ -54,6 +65,7 @@ class Oracle:
     noise: Comparison
     title: str
     notes: tuple[str, ...] = ()
+    emulate: Mapping[str, object] | None = None
 
 
 class _Pair:
@@ -73,7 +85,7 @@ class _Pair:
         command = tuple(_led(word, self.origin, tree.root) for word in driver.command)
         return replace(driver, command=command, cwd=tree.cwd, text=driver.title, copies=((tree.root, self.origin),))
 
-    def compare(self) -> Outcome:
+    def compare(self, names: tuple[str, ...], device: str | None) -> Outcome:
         """Run both, and say where they part."""
         functions = changed_functions(self.base.root, self.head.root, self.origin)
         oracle = self._oracle(functions)
@@ -85,11 +97,23 @@ class _Pair:
         )  # fmt: skip
         finding, verdict = self._judged(oracle, run)
         if verdict.status == "confirmed":
+            verdict = self._in_modes(oracle, verdict, Changed({}, self.drivers[1], tuple(functions)), names, device)
             notes = (*notes, *_left_behind(compare(oracle.run, run, oracle.noise, calls=False)))
         return Outcome(
             "verify", (finding,) if finding else (), (), (), tuple(dict.fromkeys(notes)), verdict,
             runs=self.lab.count, driver=self.drivers[0].title, driver_exit=run.exit_code,
         )  # fmt: skip
+
+    def _in_modes(
+        self, oracle: Oracle, verdict: Verdict, changed: Changed, names: tuple[str, ...], device: str | None
+    ) -> Verdict:
+        """The verdict once the comparison was repeated; refuted where a mode refutes it."""
+        bench = Bench(self.lab, self.drivers[0], {}, oracle.run, oracle.noise, {}, oracle.emulate)
+        found = modes(bench, changed, names, device, self.progress)
+        against = next((mode for mode in found if mode.status == "refuted"), None)
+        if against is not None:
+            return replace(verdict, status="refuted", reason=f"under {against.name}: {against.reason}", modes=found)
+        return replace(verdict, modes=found)
 
     def _oracle(self, functions: Functions) -> Oracle:
         """The base as it is, where it runs to its end; else under copy-on-write."""
@@ -111,7 +135,7 @@ class _Pair:
         self.progress("running it again: noise floor")
         second = self.lab.run(driver, settings)
         incidents.require_usable(second, driver, need_backward=False)
-        return Oracle(second, noise_floor(first, second), title, notes)
+        return Oracle(second, noise_floor(first, second), title, notes, settings.emulate)
 
     def _repaired(self, settings: Settings, driver: Driver) -> tuple[Settings, Run, str]:
         """Run a base that fails with an in-place error so that backward sees what was saved."""

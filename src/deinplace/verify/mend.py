@@ -250,10 +250,10 @@ class Mender:
         """What the patch does in the modes that were asked for."""
         if not changed or bench.oracle is None or not (self.options.modes or self.options.device):
             return ()
-        from deinplace.verify.modes import modes
+        from deinplace.verify.modes import Changed, modes
 
         texts = {path: bench.current[path].encode(text) for path, text in changed.items()}
-        return modes(bench, texts, self.options.modes, self.options.device, self.progress)
+        return modes(bench, Changed(texts), self.options.modes, self.options.device, self.progress)
 
     def _without_oracle(self, found: tuple[Incident, ...]) -> Outcome:
         """The program does not even run under the probe: say what is known; with --unsafe see what lets it run."""

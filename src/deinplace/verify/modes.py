@@ -1,15 +1,15 @@
-"""Repeats the comparison of a confirmed patch under autocast, checkpointing, a compiler, in float64, on a device."""
+"""Repeats the comparison of a confirmed change under autocast, checkpointing, a compiler, in float64, on a device."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from deinplace.model import ModeVerdict, Status
 from deinplace.probe.modes import BACKEND
 from deinplace.verify import incidents
-from deinplace.verify.drivers import Run, Settings
+from deinplace.verify.drivers import Driver, Run, Settings
 from deinplace.verify.recording import RTOL, Comparison, compare
 from deinplace.verify.trial import Bench
 
@@ -34,20 +34,29 @@ MODES: Mapping[str, tuple[Kind, ...]] = {
 Progress = Callable[[str], None]
 
 
+@dataclass(frozen=True)
+class Changed:
+    """What is compared with a bench's original: patched texts, or another driver; and the files that differ."""
+
+    texts: Mapping[str, bytes] = field(default_factory=dict)
+    driver: Driver | None = None
+    paths: tuple[str, ...] = ()
+
+
 def modes(
-    bench: Bench, texts: Mapping[str, bytes], names: Sequence[str], device: str | None, progress: Progress
+    bench: Bench, changed: Changed, names: Sequence[str], device: str | None, progress: Progress
 ) -> tuple[ModeVerdict, ...]:
-    """What came of the patch `texts` in each mode, and on `device` where one is given."""
+    """What came of a change in each mode, and on `device` where one is given."""
     kinds = [kind for name in names for kind in MODES[name]]
     if device is not None:
         kinds.insert(0, Kind("", f"on {device}", 1e-4))
-    return tuple(_Mode(bench, texts, kind, device, progress).verdict() for kind in kinds)
+    return tuple(_Mode(bench, changed, kind, device, progress).verdict() for kind in kinds)
 
 
 @dataclass(frozen=True)
 class _Mode:
     bench: Bench
-    texts: Mapping[str, bytes]
+    changed: Changed
     kind: Kind
     device: str | None
     progress: Progress
@@ -57,7 +66,7 @@ class _Mode:
         if self.bench.spent():
             return self._said("unconfirmed", f"not tried: {self.bench.max_runs} runs are used up (--max-runs)")
         self.progress(f"running again: {self.kind.title}")
-        run = self._run(Settings(record=True, overlay=self.texts))
+        run = self._run(Settings(record=True, overlay=self.changed.texts), self.changed.driver)
         original = self._original() if self.kind.original or run.exit_code != 0 else None
         if run.exit_code != 0:
             return self._failed(run, original)
@@ -81,16 +90,16 @@ class _Mode:
             return self._run(Settings(record=True))
         return self._run(Settings(watch=True, record=True, emulate=self.bench.emulate))
 
-    def _run(self, settings: Settings) -> Run:
-        paths = tuple(str(Path(path).resolve()) for path in self.texts)
-        driver = replace(self.bench.driver, mode=self.kind.mode, mode_paths=paths, device=self.device or "")
+    def _run(self, settings: Settings, driver: Driver | None = None) -> Run:
+        paths = self.changed.paths or tuple(str(Path(path).resolve()) for path in self.changed.texts)
+        driver = replace(driver or self.bench.driver, mode=self.kind.mode, mode_paths=paths, device=self.device or "")
         return self.bench.lab.run(driver, settings)
 
     def _failed(self, run: Run, original: Run | None) -> ModeVerdict:
         """The patched program fails in the mode: its fault only where the original does not."""
         words = "it does not end in time" if run.exit_code is None else incidents.last_words(run)
         if original is not None and original.exit_code == 0:
-            return self._said("refuted", f"the original runs, the rewritten program fails: {words}")
+            return self._said("refuted", f"the original runs, the changed program fails: {words}")
         return self._said("unconfirmed", f"the program cannot run so: {words}")
 
     def _compared(self, original: Run | None, run: Run) -> Comparison:
