@@ -106,7 +106,8 @@ def test_a_program_that_wants_arguments_gives_way_with_a_reason(tmp_path: Path) 
     text = head + TRAIN.format(write="y += 1")
     outcome = mended(tmp_path, train=text)
     (note,) = [n for n in outcome.notes if "python train.py" in n]
-    assert "the following arguments are required: data" in note
+    assert note.startswith("harness python train.py: fails for another reason (exit 2): ")
+    assert note.endswith("the following arguments are required: data")
 
 
 def test_a_fault_that_no_program_reaches_is_shown_by_a_test(tmp_path: Path) -> None:

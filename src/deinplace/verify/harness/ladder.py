@@ -122,7 +122,7 @@ class _Ladder:
             lab.__exit__()
             if lab.slow and max_steps is None and harness.rung == "program":
                 return self._run(harness, FEW_STEPS)
-            return lab.why(str(error))
+            return lab.why(str(error).removeprefix(repr(driver.title)).lstrip(": "))
         except ContradictionError as error:
             self.notes.append(f"{driver.title} refutes what other harnesses had mended: {error}")
             self._start_over()
