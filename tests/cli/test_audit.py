@@ -6,6 +6,11 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+from deinplace.model import ModuleInfo, Place, Span
+from deinplace.report import audit
+from deinplace.report.view import View
+from deinplace.verify.audit import Audit, Row
+
 Write = Callable[[str, str], Path]
 
 PROGRAM = """\
@@ -65,11 +70,28 @@ def test_every_site_that_ran_and_what_it_saves(cli: Callable, write: Write, tmp_
     assert [p.name for p in tmp_path.iterdir()] == ["train.py"]
 
 
-def test_a_table_and_bad_input(cli: Callable, write: Write) -> None:
+def test_tables() -> None:
+    place = Place("/p/a.py", Span(2, 4, 2, 10), "f")
+    made = (Place("/p/a.py", Span(1, 0, 1, 9)),)
+    rows = (
+        Row("needed", place, "add_", 64, 2, "backward of ExpBackward0 needs it"),
+        Row("safe", place, "relu_", 2048, 1, "", ModuleInfo("ReLU", "act", True, made)),
+        Row("possible", place, "mul", 4096, 1, "nothing saved, not read again"),
+        Row("possible", place, "sub", 8192, 1),
+    )
+    found = Audit(rows, ("a note",), "python a.py", 1)
+    seen = View("/p", {"/p/a.py": "act = ReLU()\n    x += y | z\n"})
+    text = audit.render("full", found, seen)
+    assert "a.py:2  add_    2x  backward of ExpBackward0 needs it" in text
+    assert "a.py:2  relu_ (ReLU act, made at a.py:1)  2.0 KiB  1x  x += y" in text
+    assert text.index("sub -> sub_") < text.index("mul -> mul_"), "what saves most comes first"
+    assert text.endswith("1 needed out of place, 1 safe in place, 2 could be in place\n")
+    table = audit.render("markdown", found, seen)
+    assert "| `a.py:2` | add\\_ |  | 2x | backward of ExpBackward0 needs it |" in table and "> a note" in table
+
+
+def test_bad_input_is_one_line_and_exit_2(cli: Callable, write: Write) -> None:
     write("train.py", PROGRAM)
-    table = cli("audit", "train.py", "--run", "python train.py", "--max-steps", "1", "--output-file", "audit.md",
-                "--output-format", "markdown")  # fmt: skip
-    assert (table.returncode, table.stdout) == (1, "")
     for arguments, words in (
         ((), "audit needs a program to look at"),
         (("--run", "python train.py", "--output-format", "sarif"), "audit has no format sarif; it has full, markdown"),
