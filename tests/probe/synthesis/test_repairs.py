@@ -56,6 +56,15 @@ def test_a_list_is_tried_where_a_tensor_was_none_and_the_other_way_round() -> No
     assert IMAGE in back
 
 
+def test_maps_of_one_size_become_a_pyramid() -> None:
+    maps = Group((Tensor("float", (2, 32, 8, 8)),) * 3)
+    text = "The size of tensor a (4) must match the size of tensor b (8) at non-singleton dimension 3"
+    first, second = [v for (v,) in repairs((maps,), text, ())][:2]
+    assert isinstance(first, Group) and isinstance(second, Group)
+    assert [t.shape[2] for t in first.items if isinstance(t, Tensor)] == [16, 8, 4]
+    assert [t.shape[2] for t in second.items if isinstance(t, Tensor)] == [4, 8, 16]
+
+
 def test_nothing_is_tried_twice_or_beyond_what_memory_holds() -> None:
     text = "The size of tensor a (32) must match the size of tensor b (4096) at non-singleton dimension 3"
     tried = list(repairs((IMAGE,), text, (4096, 64)))

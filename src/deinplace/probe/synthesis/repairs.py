@@ -16,21 +16,27 @@ _MOST = 1 << 22
 def repairs(values: Values, text: str, numbers: Sequence[int]) -> Iterator[Values]:
     """Values worth trying after an error; those that its text asks for come first."""
     seen: set[Values] = {values}
+    for pyramid in _pyramids(values, text):
+        seen.add(pyramid)
+        yield pyramid
     for change in _changes(text, numbers):
-        for index, value in enumerate(values):
-            for old in dict.fromkeys(tensors(value)):
-                for new in change(old):
-                    if not _fits(new):
-                        continue
-                    changed = (*values[:index], _swap(value, old, new), *values[index + 1 :])
+        for old in dict.fromkeys(t for value in values for t in tensors(value)):
+            for new in filter(_fits, change(old)):
+                for changed in _swapped(values, old, new):
                     if changed not in seen:
                         seen.add(changed)
                         yield changed
     yield from (v for v in _regrouped(values, text) if v not in seen)
 
 
-def _swap(value: Value, old: Tensor, new: Tensor) -> Value:
-    return mapped(value, lambda t: new if t == old else t)
+def _swapped(values: Values, old: Tensor, new: Tensor) -> Iterator[Values]:
+    """One tensor exchanged: in each value that holds it alone, and in all, where several do."""
+    changed = [mapped(value, lambda t: new if t == old else t) for value in values]
+    holders = [i for i, value in enumerate(values) if changed[i] != value]
+    for index in holders:
+        yield (*values[:index], changed[index], *values[index + 1 :])
+    if len(holders) > 1:
+        yield tuple(changed)
 
 
 def _fits(tensor: Tensor) -> bool:
@@ -55,9 +61,7 @@ def _changes(text: str, numbers: Sequence[int]) -> Iterator[Change]:
 
 def _kinds(text: str) -> Iterator[Change]:
     """Changes of what a tensor holds."""
-    if re.search(
-        r"Long|indices|must be (tensors )?(of )?(type )?(integer|long)|index_|one_hot|tensors used as ind", text
-    ):
+    if re.search(r"Long|int64 for index|indices|must be (of type )?(integer|long)|index_|one_hot|used as ind", text):
         yield lambda t: iter([Tensor("long", t.shape, max(t.high, 2))] if t.kind != "long" else [])
     if re.search(
         r"not implemented for '(Long|Int|Bool)'|but found (Long|Bool|Int)|floating|Float|result type Float", text
@@ -77,6 +81,7 @@ _RANKS = (
     r"or (\d)D",
     r"(\d)-?[dD]im",
     r"must be (\d)",
+    r"<= (\d) dim",
     r"should have (\d) dim",
     r"but got (\d)D",
     r"dims in.*\(dims\) = (\d)",
@@ -200,6 +205,21 @@ def _resized(tensor: Tensor, olds: Sequence[int], news: Sequence[int], last_firs
         for new in news:
             if new != shape[index]:
                 yield replace(tensor, shape=(*shape[:index], new, *shape[index + 1 :]))
+
+
+def _pyramids(values: Values, text: str) -> Iterator[Values]:
+    """Lists of maps of one size become maps that halve, or double, from one to the next."""
+    if not re.search(r"size of tensor a|Sizes of tensors must match|size mismatch", text):
+        return
+    for index, value in enumerate(values):
+        maps = value.items if isinstance(value, Group) and value.kind != "dict" else ()
+        same = [m for m in maps if isinstance(m, Tensor) and len(m.shape) == 4 and m == maps[0]]
+        if len(maps) < 2 or len(same) != len(maps):
+            continue
+        sides = [2 ** (len(maps) + 1 - i) for i in range(len(maps))]
+        for order in (sides, sides[::-1]):
+            items = tuple(replace(m, shape=(*m.shape[:2], n, n)) for m, n in zip(same, order, strict=True))
+            yield (*values[:index], Group(items, "list"), *values[index + 1 :])
 
 
 def _regrouped(values: Values, text: str) -> Iterator[Values]:

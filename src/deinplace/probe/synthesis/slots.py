@@ -68,6 +68,8 @@ def _values(
     typed = list(_annotated(annotation, module_path(function)))
     accepts = _filter(annotation)
     named = [parse(t, guide.sizes, guide.main, guide.high) for t in known(parameter.name, calling)]
+    if calling and not named and not usage(function, parameter.name).tensor:
+        yield from (v for v in map(Plain, known(parameter.name, False)) if accepts(v))
     if isinstance(parameter.default, bool):
         yield Plain(str(not parameter.default))
         return
