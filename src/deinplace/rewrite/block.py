@@ -171,11 +171,9 @@ def _shadowed(source: Source, node: ast.AST, name: str) -> bool:
         ):
             return True
         for inner in ast.walk(scope):
-            if source.scope(inner) is not scope or inner is scope:
-                continue
-            if isinstance(inner, ast.Name) and inner.id == name and not isinstance(inner.ctx, ast.Load):
-                return True
-            if isinstance(inner, ast.FunctionDef | ast.ClassDef) and inner.name == name:
+            bound = isinstance(inner, ast.Name) and inner.id == name and not isinstance(inner.ctx, ast.Load)
+            made = isinstance(inner, ast.FunctionDef | ast.ClassDef) and inner.name == name
+            if (bound or made) and inner is not scope and source.scope(inner) is scope:
                 return True
     return False
 
