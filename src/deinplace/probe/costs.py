@@ -154,6 +154,7 @@ def _count(torch: Any, costs: Costs) -> None:
     from torch.utils._python_dispatch import TorchDispatchMode
 
     lists: dict[Any, tuple[int, ...]] = {}
+    aside = torch._C.DisableTorchFunctionSubclass
 
     class Count(TorchDispatchMode):  # type: ignore[no-untyped-call]
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -164,8 +165,9 @@ def _count(torch: Any, costs: Costs) -> None:
             values = [args[i] for i in written if i < len(args)]
             result = counted(torch, values, func, args, kwargs) if values else func(*args, **kwargs)
             if costs.counting:
-                costs.see(args)
-                costs.see(result)
+                with aside():  # subclasses of tensors need not know that they are looked at
+                    costs.see(args)
+                    costs.see(result)
             return result
 
     Count().__enter__()  # type: ignore[no-untyped-call]
