@@ -25,6 +25,8 @@ from .trace import Tracer
 Request = dict[str, Any]
 IMPORT = 60
 """Seconds that importing a file may take."""
+DONE = 9
+"""Exit code of a child that came to its end; code of the user's may well leave with 0."""
 PATIENCE = 6
 """So many times its CPU time a search may take on a clock: it may wait for a busy machine, not for ever."""
 
@@ -52,7 +54,7 @@ class Server:
             if os.path.exists(note):
                 self._freely(lambda note=note: os.remove(note))  # type: ignore[misc]
             code = self._forked(lambda way=(folder, name, sliced): self._load(file, *way), limit_s)  # type: ignore[misc]
-            if code == 0:
+            if code == DONE:
                 if not sliced:
                     self._remember(folder, name)
                 return
@@ -90,12 +92,12 @@ class Server:
         for target in file["targets"]:
             seconds = self.request["seconds"]
             code = self._forked(lambda target=target: self._target(file, target, module, cut), seconds * PATIENCE + 2)  # type: ignore[misc]
-            if code != 0:
+            if code != DONE:
                 reason = (
                     "it takes too long" if code is None or code == -signal.SIGALRM else f"the process ends with {code}"
                 )
                 self.write({"path": file["path"], "name": target["name"], "ended": reason})
-        return 0
+        return DONE
 
     def _target(self, file: Request, target: Request, module: Any, cut: tuple[tuple[str, str], ...]) -> int:
         """In a child's child: search scenes for one class or function."""
@@ -123,7 +125,7 @@ class Server:
         else:
             stage.reason = "no such name in the module"
         self.write(told())
-        return 0
+        return DONE
 
     def write(self, entry: Request) -> None:
         """One line of results; a later line of the same name replaces an earlier one."""
