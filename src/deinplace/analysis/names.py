@@ -24,9 +24,9 @@ def lookup(m: Machine, name: str) -> Value:
 
 
 def _find(m: Machine, name: str) -> Value:
-    frame = m.frame
+    frame, memory = m.frames[-1], m.m
     for fid in (frame.fid, *frame.closure):
-        fields = m.m.peek(fid)
+        fields = memory.cells.get(fid) or memory.born.get(fid)
         if isinstance(fields, Fields) and name in fields.fields:
             if fid == frame.fid and name in frame.shared:
                 continue
