@@ -55,7 +55,7 @@ class Costs:
 
     def plain(self) -> dict[str, Any] | None:
         """As data for the account; None where nothing was measured."""
-        if not self.samples:
+        if not self.samples or not self.peak:
             return None
         step = statistics.median(self.seconds[1:] or self.seconds) if self.seconds else None
         return {"peak": self.peak, "kept": self.kept, "seconds": step, "watched": self.state.session is not None}
@@ -73,11 +73,14 @@ class Costs:
         if key is None:
             return
         storage = tensor.untyped_storage()
-        size = storage.nbytes()
         known = self.live.get(key)
-        if known is not None and known[0] == size:
-            return
-        reference = weakref.ref(storage, functools.partial(self._died, key)) if known is None else known[1]
+        try:
+            size = storage.nbytes()
+            if known is not None and known[0] == size:
+                return
+            reference = weakref.ref(storage, functools.partial(self._died, key)) if known is None else known[1]
+        except (RuntimeError, NotImplementedError, TypeError):
+            return  # memory that only looks like memory, as wrappers of tensors have it
         self.now += size - (known[0] if known is not None else 0)
         self.live[key] = size, reference
         self.peak = max(self.peak, self.now)
