@@ -48,7 +48,7 @@ class Fault:
 def faults(report: Report) -> list[Fault]:
     """One fault for each place and kind of write, the worst that any run of it showed."""
     best: dict[tuple[str, Span, str], Fault] = {}
-    for fault in [*map(_hit, report.hits), *(_plain(w) for writes in report.writes.values() for w in writes)]:
+    for fault in [*map(of_hit, report.hits), *(_plain(w) for writes in report.writes.values() for w in writes)]:
         key = (fault.place.path, fault.place.span, fault.rule[0])
         known = best.get(key)
         if known is None or _RANK[fault.evidence.hazard] < _RANK[known.evidence.hazard]:
@@ -56,7 +56,8 @@ def faults(report: Report) -> list[Fault]:
     return list(best.values())
 
 
-def _hit(hit: Hit) -> Fault:
+def of_hit(hit: Hit) -> Fault:
+    """What a write that meets a pending save is believed to be."""
     write, save = hit.write, hit.save
     sure = hit.sure and write.kind == "tensor"
     saved = f"{save.op} saved its {'output' if save.role == 'output' else 'input'} at {_at(save.place, write.place)}"

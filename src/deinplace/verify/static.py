@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from deinplace.analysis import safety
+from deinplace.analysis.hazard import of_hit
 from deinplace.analysis.index import Index
 from deinplace.analysis.machine import Save, Write
 from deinplace.analysis.run import Hit, Refine, Report, Unit, analyse
@@ -40,6 +41,7 @@ MANY = 40
 """In so many files, at least, only functions that are worth it get a run of their own."""
 TRIES = 12
 """Rewrites that are tried for one site."""
+SUSPECTED = Safety(False, "possible", "only a run can tell; nothing that was run reaches it (--run, or --unsafe)")
 Offers = tuple[tuple[Site, Rewrite], ...]
 Planned = tuple[Site, Rewrite, Safety]
 
@@ -53,6 +55,11 @@ class Choice:
     site: Site | None
     rewrite: Rewrite | None
     safety: Safety
+
+    @property
+    def possible(self) -> bool:
+        """True where the analysis cannot tell whether there is a fault."""
+        return self.safety is SUSPECTED
 
 
 @dataclass
@@ -138,7 +145,7 @@ def choices(
     allowed: frozenset[str] | None = None,
     refine: Refine | None = None,
 ) -> list[Choice]:
-    """A choice for every fault that is sure, in the order in which the program meets them.
+    """A choice for every fault, in the order in which the program meets them; those that are only possible come last.
 
     `allowed` holds the codes of the rules that may rewrite; None means all. `refine` puts in what type checkers say.
     """
@@ -147,9 +154,9 @@ def choices(
     out: list[Choice] = []
     done: set[safety.Key] = set()
     while True:
-        hit = next((h for h in bench.current.hits if h.sure and safety.key(h) not in done), None)
+        hit = next((h for h in bench.current.hits if (h.sure or unsafe) and safety.key(h) not in done), None)
         if hit is None:
-            return out + _refusals(bench, project)
+            return out + _refusals(bench, project) + _suspects(bench, project)
         done.add(safety.key(hit))
         out.append(_choose(bench, project, hit))
 
@@ -184,6 +191,21 @@ def _choose(bench: _Bench, project: Project, hit: Hit) -> Choice:
     if answers and reason.reason_code == "seen-by-others":
         reason = Safety(False, "meaning-differs", f"an argument is written that the caller reads again: {reason.why}")
     return Choice(incident, original, site, None, reason)
+
+
+def _suspects(bench: _Bench, project: Project) -> list[Choice]:
+    """Choices for writes that may be faults: only a run can tell, so that nothing is rewritten for them here."""
+    sure = {safety.site_key(hit.write) for hit in bench.before.hits if hit.sure}
+    left = {safety.key(hit) for hit in bench.current.hits}
+    found: dict[tuple[str, int, int, int, int], Choice] = {}
+    for hit in bench.before.hits:
+        place = safety.site_key(hit.write)
+        if hit.sure or place in sure or place in found or safety.key(hit) not in left:
+            continue
+        incident = incident_of(hit)
+        offers = _offers(incident, project)
+        found[place] = Choice(incident, hit, offers[0][0] if offers else None, None, SUSPECTED)
+    return list(found.values())
 
 
 def _refusals(bench: _Bench, project: Project) -> list[Choice]:
@@ -360,10 +382,11 @@ def finding(choice: Choice, changed: bool) -> Finding:
         name,
         path,
         span,
-        message(choice.incident),
+        of_hit(hit).message if hit is not None and choice.possible else message(choice.incident),
         "fixable" if fixed else "advised",
         "" if fixed else choice.safety.reason_code,
         advice="" if fixed else choice.safety.why,
+        severity="warning" if choice.possible else "error",
         conflict=choice.incident.conflict,
         raised=choice.incident.raised,
         rewrite=choice.rewrite,

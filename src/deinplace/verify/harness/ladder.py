@@ -163,7 +163,8 @@ class _Ladder:
 
     def _joined(self) -> Outcome:
         """What harnesses mended, and what the analysis proves besides, as far as no harness refutes it."""
-        offers = self.rest.left(self.current, self.findings)
+        ran = {line for witness in self.witnesses for line in witness.ran}
+        offers = self.rest.left(self.current, self.findings, ran)
         for witness in self.witnesses:
             offers = witness.judge(offers, self.current)
         kept = [o for o in offers if o.held and (o.confirmed or not self.asked.require)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -78,8 +78,13 @@ class Rest:
                 found.append((site.path, site.function))
         return tuple(dict.fromkeys(found))
 
-    def left(self, current: Mapping[str, Source], findings: Sequence[Finding]) -> list[Offer]:
-        """Rewrites for the files as harnesses left them; what runs have decided stays decided."""
+    def left(
+        self, current: Mapping[str, Source], findings: Sequence[Finding], ran: Container[tuple[str, int]]
+    ) -> list[Offer]:
+        """Rewrites for the files as harnesses left them; what runs have decided stays decided.
+
+        `ran` holds the lines that ran: a fault that was only possible, and did not show there, is none.
+        """
         same = all(source.text == self.sources[path].text for path, source in current.items())
         made = (
             self.made
@@ -95,6 +100,8 @@ class Rest:
         for choice in made:
             place = _place(choice)
             known = told.get((place.path, move(place.path, place.span.line))) if place is not None else None
+            if choice.possible and place is not None and (place.path, move(place.path, place.span.line)) in ran:
+                continue
             if known is not None and (known.reason in _DECIDED or choice.rewrite is None):
                 continue
             self.open.append(choice)
