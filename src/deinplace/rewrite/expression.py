@@ -60,6 +60,16 @@ def outer_bounds(source: Source, node: ast.expr) -> tuple[int, int]:
         start, end = left, right + 1
 
 
+def _opening(source: Source, call: ast.Call) -> int:
+    """Where the parenthesis of a call's arguments opens."""
+    at = source.bounds(call.func)[1]
+    comment = False
+    while comment or source.text[at] != "(":
+        comment = source.text[at] == "#" or (comment and source.text[at] not in "\r\n")
+        at += 1
+    return at
+
+
 def _only_grouping(source: Source, node: ast.expr, paren: int) -> bool:
     """False where the parenthesis at `paren` is that of a call or belongs to a larger node."""
     for parent in source.ancestors(node):
@@ -68,7 +78,7 @@ def _only_grouping(source: Source, node: ast.expr, paren: int) -> bool:
         start, _ = source.bounds(parent)
         if start <= paren:
             if isinstance(parent, ast.Call):
-                return paren < source.bounds(parent.func)[1]
+                return paren != _opening(source, parent)
             return not (isinstance(parent, ast.Tuple | ast.GeneratorExp) and start == paren)
     outer = source.parents.get(node)
     if isinstance(outer, ast.keyword):
