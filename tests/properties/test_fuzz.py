@@ -34,6 +34,12 @@ ONCE_WRONG = {
             x += 1
             return z
     """,
+    "a cast to what the default type is": """
+        def f(x, y):
+            z = x.double()
+            z -= z * z
+            return x, z
+    """,
     "two items of one tensor": """
         def f(x, y):
             x[0] *= x[1]
@@ -52,7 +58,7 @@ def main():
     q = torch.linspace(1, 3, 12).view(3, 4).requires_grad_()
     x, y = p * 1, q * 1
     out = f(x, y)
-    out.sum().backward()
+    sum(o.sum() for o in (out if isinstance(out, tuple) else [out])).backward()
     return {{"outs": out, "args": [x, y], "grads": [p.grad, q.grad]}}
 
 

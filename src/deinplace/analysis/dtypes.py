@@ -40,6 +40,12 @@ def is_float(dtype: str) -> bool:
     return "float" in dtype
 
 
+def differ(m: Machine, one: str, other: str) -> bool:
+    """True where two dtypes are known and not the same, whatever the default floating type is."""
+    unsure = m.index.sets_default_dtype and "float" in (one, other) and is_float(one) and is_float(other)
+    return bool(one and other) and one != other and not unsure
+
+
 def cast(op: str) -> str:
     """The dtype that a conversion method such as `double` gives."""
     return _EXACT.get(f"torch.{op}", "")

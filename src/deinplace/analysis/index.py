@@ -60,6 +60,7 @@ class Index:
     def __init__(self, sources: Mapping[str, Source]) -> None:
         folders = frozenset(str(PurePath(p).parent) for p in sources if PurePath(p).name == "__init__.py")
         self.modules: dict[str, ModuleInfo] = {p: read_module(s, folders) for p, s in sources.items()}
+        self.sets_default_dtype = any(b"set_default_" in source.data for source in sources.values())
         self._by_name: dict[str, list[ModuleInfo]] = {}
         for module in self.modules.values():
             for name in self._names(module):

@@ -146,7 +146,7 @@ def shared(m: Machine, op: str, base: Ten, named: dict[str, Value], keywords: di
             (d for d in map(dtypes.of_value, list(named.values())[1:]) if d), ""
         )
         dtype = copied or dtypes.cast(op) or m.dtype_of(base)
-        if m.kind(base) == "tensor" and dtype and m.dtype_of(base) and dtype != m.dtype_of(base):
+        if m.kind(base) == "tensor" and dtypes.differ(m, dtype, m.dtype_of(base)):
             made = m.node([base])
             value = m.terms.make(op, m.read(base), *rest, *pairs)
             return m.tensor(

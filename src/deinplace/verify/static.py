@@ -114,8 +114,7 @@ class _Bench:
         after = merged(self.current, part) if part is not None else self.run(sources)
         if not gone(after):
             return Safety(False, "not-mended", "the same fault would remain"), None
-        old, new = _sure(self.current), _sure(after)
-        if new - old and len(new) >= len(old):
+        if _own(after) - _own(self.current):
             return Safety(False, "not-mended", "another fault would take its place"), None
         return safety.compare(self.before, after, units), after
 
@@ -134,9 +133,17 @@ class _Bench:
         self.current = after
 
 
-def _sure(report: Report) -> set[safety.Key]:
-    """The faults that are sure."""
-    return {safety.key(hit) for hit in report.hits if hit.sure}
+def _own(report: Report) -> set[safety.Key]:
+    """Faults of statements that overwrite what they themselves have saved."""
+    return {
+        safety.key(hit)
+        for hit in report.hits
+        if hit.sure and (hit.save.place.path, hit.save.place.span.line) == _line(hit.write)
+    }
+
+
+def _line(write: Write) -> tuple[str, int]:
+    return write.place.path, write.place.span.line
 
 
 def choices(
