@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import ast
+import contextlib
+import io
+import re
+import tokenize
 from functools import lru_cache
 
 from deinplace.analysis.source import Source
@@ -44,20 +48,38 @@ def path_of(node: ast.expr) -> bool:
 def outer_bounds(source: Source, node: ast.expr) -> tuple[int, int]:
     """Bounds of an expression with the parentheses that are only its own, such as `(a + b)` in `(a + b).sum()`."""
     start, end = source.bounds(node)
-    text = source.text
     low, high = source.bounds(source.statement(node))
+    text = source.text[low:high]
+    if "#" in text or "\\" in text:
+        text = _bare(text)
     while True:
         left = start - 1
-        while left >= low and text[left].isspace():
+        while left >= low and text[left - low].isspace():
             left -= 1
         right = end
-        while right < high and text[right].isspace():
+        while right < high and text[right - low].isspace():
             right += 1
-        if left < low or right >= high or text[left] != "(" or text[right] != ")":
+        if left < low or right >= high or text[left - low] != "(" or text[right - low] != ")":
             return start, end
         if not _only_grouping(source, node, left):
             return start, end
         start, end = left, right + 1
+
+
+@lru_cache(maxsize=16)
+def _bare(text: str) -> str:
+    """A statement with blanks for its comments and for backslashes at the ends of lines."""
+    starts = [0, *(m.end() for m in re.finditer("\n", text))]
+    kept: list[tuple[int, int]] = []
+    with contextlib.suppress(tokenize.TokenError, SyntaxError):  # a part of a file need not be one
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type != tokenize.COMMENT and token.string:
+                kept.append((starts[token.start[0] - 1] + token.start[1], starts[token.end[0] - 1] + token.end[1]))
+    done = kept[-1][1] if kept else 0
+    bare = [" "] * done + list(text[done:])
+    for start, end in kept:
+        bare[start:end] = text[start:end]
+    return "".join(bare)
 
 
 def _opening(source: Source, call: ast.Call) -> int:
