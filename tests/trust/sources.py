@@ -7,6 +7,7 @@ import io
 import sys
 import tokenize
 from collections.abc import Callable
+from itertools import pairwise
 from random import Random
 
 NAMES = ("x", "y", "z", "π", "self", "torch", "F", "_", "match", "type", "ñandú")
@@ -207,10 +208,9 @@ def _respaced(text: str, random: Random) -> str:
     lines = text.split("\n")
     depth, inside = 0, 0
     edits: list[tuple[int, int, str]] = []
-    starts = {name for name in ("FSTRING_START", "TSTRING_START")}
-    for token, following in zip(tokens, tokens[1:], strict=False):
+    for token, following in pairwise(tokens):
         name = tokenize.tok_name[token.type]
-        inside += (name in starts) - name.endswith("STRING_END")
+        inside += name.endswith("STRING_START") - name.endswith("STRING_END")
         if token.type == tokenize.OP:
             depth += (token.string in "([{") - (token.string in ")]}")
         if inside or token.end[0] != following.start[0] or token.type in (tokenize.INDENT, tokenize.DEDENT):
