@@ -6,7 +6,6 @@ import json
 import os
 import shlex
 import shutil
-import signal
 import subprocess
 import tempfile
 import time
@@ -16,9 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from deinplace.errors import DeinplaceError
+from deinplace.verify import children
+from deinplace.verify.children import Pipe
 
 SEED = 0
 """What the probe seeds torch, random and NumPy with; a program's own seeds override it."""
+KEPT = 2**20
+"""Bytes of a program's output that are kept, of the beginning and of the end each."""
 _SHELL = frozenset("|&;<>()$`\n")
 _STARTUP = Path(__file__).resolve().parent.parent / "probe" / "startup"
 
@@ -191,7 +194,7 @@ class Laboratory:
         Raises:
             DriverError: the command cannot be started.
         """
-        return _execute(command, driver, environment(driver, settings), live)
+        return _execute(command, driver, environment(driver, settings), settings, live)
 
     def plain(self, driver: Driver, settings: Settings, folder: Path) -> dict[str, Any]:
         """The probe's settings; patched texts are put into files of their own."""
@@ -238,8 +241,13 @@ def environment(driver: Driver, settings: Path) -> dict[str, str]:
     return env
 
 
-def _execute(command: tuple[str, ...], driver: Driver, env: dict[str, str], live: bool) -> tuple[int | None, str, str]:
-    """Start, wait, and end the whole process group when time is up or the user interrupts."""
+def _execute(
+    command: tuple[str, ...], driver: Driver, env: dict[str, str], settings: Path, live: bool
+) -> tuple[int | None, str, str]:
+    """Start, wait, and end all that the run started when time is up or the user interrupts.
+
+    What a program leaves behind when it ends by itself, such as a daemon, is left alone, and not waited for either.
+    """
     pipe = None if live else subprocess.PIPE
     stdin = None if live else subprocess.DEVNULL
     try:
@@ -248,32 +256,17 @@ def _execute(command: tuple[str, ...], driver: Driver, env: dict[str, str], live
         )
     except OSError as error:
         raise DriverError(f"{command[0]}: {error.strerror}") from None
+    pipes = [Pipe(stream, KEPT) for stream in (child.stdout, child.stderr) if stream is not None]
     try:
-        out, err = child.communicate(timeout=driver.timeout)
+        code: int | None = child.wait(timeout=driver.timeout)
     except subprocess.TimeoutExpired:
-        _end(child, live)
-        out, err = child.communicate()
-        return None, _text(out), _text(err)
+        children.end(child, settings, not live)
+        code = None
     except BaseException:
-        _end(child, live)
-        child.wait()
+        children.end(child, settings, not live)
         raise
-    return child.returncode, _text(out), _text(err)
-
-
-def _end(child: subprocess.Popen[bytes], live: bool) -> None:
-    """Kill a child and, where it leads a group of its own, everything it started."""
-    if live:
-        child.kill()
-        return
-    try:
-        os.killpg(child.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        child.kill()
-
-
-def _text(data: bytes | None) -> str:
-    return (data or b"").decode("utf-8", "replace")
+    out, err = (found.text() for found in pipes) if pipes else ("", "")
+    return code, out, err
 
 
 def _collect(folder: Path) -> tuple[Process, ...]:
@@ -282,7 +275,10 @@ def _collect(folder: Path) -> tuple[Process, ...]:
     for path in folder.glob("*.json"):
         if path.name == "settings.json":
             continue
-        account = json.loads(path.read_text(encoding="utf-8"))
+        try:
+            account = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError:  # the disk was full, or somebody else wrote here: as good as none
+            continue
         recording = path.with_suffix(".rec")
         found.append(Process(account, recording if recording.exists() else None))
 
