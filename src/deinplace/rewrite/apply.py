@@ -89,9 +89,9 @@ def _untouched(source: Source, ranges: Sequence[tuple[int, int]]) -> list[str]:
     found: list[str] = []
     for node in _statements(source.tree):
         start, end = source.bounds(node)
-        inner = [n for n in ast.iter_child_nodes(node) if _opens_block(n)]
+        inner = [source.bounds(n)[0] for n in ast.iter_child_nodes(node) if _opens_block(n) and hasattr(n, "lineno")]
         if inner:
-            end = min([end, *(source.bounds(n)[0] for n in inner if hasattr(n, "lineno"))]) - 1
+            end = min([end, *inner]) - 1
         for decorator in getattr(node, "decorator_list", []):
             start = min(start, source.bounds(decorator)[0])
         if not any(low <= end and start <= high for low, high in ranges):
