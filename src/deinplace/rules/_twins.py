@@ -37,13 +37,16 @@ def is_write(source: Source, node: ast.Call) -> bool:
 
 
 def _twin(node: ast.Call) -> str | None:
-    """Name of the functional twin. For what only changes a tensor's shape or history the plain view will do."""
+    """Name of the functional twin. For what only changes a tensor's shape or history the plain view will do, and must:
+
+    what gives no view, such as `resize_as`, gives the same only where nothing is resized.
+    """
     name = method_of(node)
     known, plain = load().method(name), load().method(name.removesuffix("_"))
     if known is None:
         return None
-    if known.effect in ("metadata", "autograd") and plain is not None and plain.returns == "view":
-        return plain.name
+    if known.effect in ("metadata", "autograd"):
+        return plain.name if plain is not None and plain.returns == "view" else None
     return known.twin if known.twin_exact else None
 
 
