@@ -40,6 +40,22 @@ ONCE_WRONG = {
             z -= z * z
             return x, z
     """,
+    "elements of a list that are one tensor": """
+        def f(x, y):
+            z = y ** 2
+            v = [z, z]
+            v[0] += z
+            v[1] *= 2
+            return z * x
+    """,
+    "a write past autograd beside one that it sees": """
+        def f(x, y):
+            z = y * y
+            y.data.mul_(2)
+            s = torch.softmax(x, -1)
+            s[1] *= 2
+            return s * z
+    """,
     "two items of one tensor": """
         def f(x, y):
             x[0] *= x[1]

@@ -6,7 +6,7 @@ import ast
 from dataclasses import replace
 
 from deinplace.analysis import calls, context, declared, facts, names, ops, writes
-from deinplace.analysis.machine import Machine
+from deinplace.analysis.machine import Machine, UnreachedError
 from deinplace.analysis.values import (
     NONE,
     NUMBER,
@@ -60,6 +60,7 @@ def get(m: Machine, base: Value, attr: str, node: ast.AST) -> Value:
     if isinstance(base, Union):
         # None has hardly any attributes: whoever gets there holds one of the others.
         options = tuple(o for o in base.options if o != NONE) or base.options
+        options = tuple(o for o in options if not _lacks(o, attr)) or options
         return union(tuple(get(m, option, attr, node) for option in options))
     if isinstance(base, Const | Other):
         if isinstance(base, Other) and base.what == "unknown":
@@ -101,7 +102,15 @@ def _tensor_attribute(m: Machine, base: Ten, attr: str) -> Value:
     return m.outside(("attr", base.sids, attr), "attribute", f"attribute `{attr}` of a value of unknown kind")
 
 
+def _lacks(base: Value, attr: str) -> bool:
+    """True for a method of tensors that a list or dict does not have: Python raises."""
+    plain = isinstance(base, Obj) and base.what in ("list", "dict")
+    return plain and facts.method(attr) is not None and not (hasattr(list, attr) or hasattr(dict, attr))
+
+
 def _object_attribute(m: Machine, base: Obj, attr: str, node: ast.AST) -> Value:
+    if _lacks(base, attr):
+        raise UnreachedError
     content = m.m.peek(base.oid)
     if not isinstance(content, Fields) or base.what == "dict":
         return Bound(base, attr)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from deinplace.analysis import safety
@@ -163,7 +163,8 @@ def choices(
     while True:
         hit = next((h for h in bench.current.hits if (h.sure or unsafe) and safety.key(h) not in done), None)
         if hit is None:
-            return out + _refusals(bench, project) + _suspects(bench, project)
+            made = out if unsafe else _held(out)
+            return made + _refusals(bench, project) + _suspects(bench, project)
         done.add(safety.key(hit))
         out.append(_choose(bench, project, hit))
 
@@ -198,6 +199,20 @@ def _choose(bench: _Bench, project: Project, hit: Hit) -> Choice:
     if answers and reason.reason_code == "seen-by-others":
         reason = Safety(False, "meaning-differs", f"an argument is written that the caller reads again: {reason.why}")
     return Choice(incident, original, site, None, reason)
+
+
+def _held(made: list[Choice]) -> list[Choice]:
+    """The choices, less rewrites that would let a program run which a write past autograd makes silently wrong."""
+    hidden = {c.hit.unit: c.hit for c in made if c.hit is not None and c.hit.write.cut and c.rewrite is None}
+    out = []
+    for choice in made:
+        other = hidden.get(choice.hit.unit) if choice.hit is not None else None
+        if other is not None and choice.rewrite is not None:
+            line = other.write.place.span.line
+            why = f"line {line} writes past autograd what backward needs: mend that first, else this runs, and is wrong"
+            choice = replace(choice, rewrite=None, safety=Safety(False, "others-left", why))
+        out.append(choice)
+    return out
 
 
 def _suspects(bench: _Bench, project: Project) -> list[Choice]:
