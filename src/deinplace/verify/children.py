@@ -26,18 +26,17 @@ class Pipe:
         self.thread.start()
 
     def _read(self) -> None:
-        for data in iter(lambda: os.read(self.pipe.fileno(), 2**16), b""):
-            self.size += len(data)
-            room = self.kept - len(self.head)
-            self.head += data[:room]
-            self.tail += data[max(room, 0) :]
-            del self.tail[: -self.kept]
+        with self.pipe:
+            for data in iter(lambda: os.read(self.pipe.fileno(), 2**16), b""):
+                self.size += len(data)
+                room = self.kept - len(self.head)
+                self.head += data[:room]
+                self.tail += data[max(room, 0) :]
+                del self.tail[: -self.kept]
 
     def text(self) -> str:
         """What was read; asked for once the child has ended."""
         self.thread.join(_GRACE)
-        if not self.thread.is_alive():
-            self.pipe.close()
         return (self.head + self.tail).decode("utf-8", "replace")
 
 

@@ -279,6 +279,8 @@ def _collect(folder: Path) -> tuple[Process, ...]:
             account = json.loads(path.read_text(encoding="utf-8"))
         except ValueError:  # the disk was full, or somebody else wrote here: as good as none
             continue
+        if not isinstance(account, dict):
+            continue
         recording = path.with_suffix(".rec")
         found.append(Process(account, recording if recording.exists() else None))
 
