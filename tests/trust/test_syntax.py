@@ -71,6 +71,7 @@ ODD: dict[str, bytes] = {
     "walrus-and-star": made("print(*(y := torch.exp(a)).add_(1), **{'k': (z := y).mul_(2)})\n"),
     "async": made("async def f(x):\n    async for y in x: y += await x.add_(1)\n    async with x as z: z.exp_()\n"),
     "match": made("match x:\n    case [a, *_] if a.add_(1): a += 1\n    case {'k': v, **r}: v.exp_()\n"),
+    "end-of-a-match": made("match x:\n    case 1:\n        y: torch.Tensor = torch.relu_(x)\n"),
     "targets": made("x[(y := 0)] += 1\nx[...].T.data[1:, None] *= 2\n(x) += 1\n(x).a[f(1)].b -= 1\nx @= y\n"),
     "soft-keywords": made("type = torch.exp(match)\ntype += case\nmatch.add_(_)\n"),
     "lambda-and-comprehension": made("g = lambda x: x.add_(1)\nh = [x.mul_(2) for x in y if x.exp_()]\n"),
