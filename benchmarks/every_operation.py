@@ -183,16 +183,49 @@ def judged(operation: Operation, sample: Sample) -> Iterator[tuple[str, str]]:
         yield "declined", after.reason
     else:
         for title, code in after.codes:
-            detail = difference(wanted, run(code, sample, given, out))
-            kind = "clone" if "clone" in title else "twin"
-            yield ("different", f"{title}: {detail}") if detail else (f"equal, by {kind}", "")
+            got = run(code, sample, given, out)
+            detail = difference(wanted, got)
+            if not detail:
+                yield ("equal, by clone" if "clone" in title else "equal, by twin"), ""
+            elif why := _incomparable(operation, sample, after, wanted, got):
+                yield "not comparable", why
+            else:
+                yield "different", f"{title}: {detail}"
+
+
+def _incomparable(operation: Operation, sample: Sample, after: Rewritten, wanted: Seen, got: Seen) -> str:
+    """Why a difference is none of the rewrite's; empty where it is."""
+    _, given = program(operation, sample)
+    if operation.out is not None:
+        if not _same(wanted.results[0][0], _result(operation, sample)):
+            return "torch leaves out= as it was and returns the result"
+    elif difference(wanted, run(after.plain, sample, given)):
+        return "the original differs from itself: memory that nobody wrote"
+    if "does not support automatic differentiation" in got.error:
+        return "torch refuses the twin where it takes the operation in place"
+    # No program shows which kinds come together; the rules' pages say so, and a run refutes such a rewrite.
+    tensors = [t for t in sample.args if isinstance(t, torch.Tensor)]
+    kinds = [[_kind(v[0]) for v in seen.results if isinstance(v, tuple)] for seen in (wanted, got)]
+    if len({_kind(t) for t in tensors}) > 1 and not got.error and kinds[0] != kinds[1]:
+        return "an argument of another dtype or layout decides those of the twin's result"
+    return ""
+
+
+def _kind(value: torch.Tensor) -> tuple[torch.dtype, torch.layout]:
+    return value.dtype, value.layout
+
+
+def _result(operation: Operation, sample: Sample) -> Any:
+    """What an operation with `out=` returns where it gets none."""
+    assert operation.out is not None
+    calls.seed()
+    return operation.out(*_fresh(sample.args, None, False), **_fresh(sample.kwargs, None, False))
 
 
 def _out(operation: Operation, sample: Sample) -> torch.Tensor | None:
     """A tensor full of ones that the result fits into; None where the call fails or gives no single tensor."""
-    assert operation.out is not None
     try:
-        result = operation.out(*_fresh(sample.args, None, False), **_fresh(sample.kwargs, None, False))
+        result = _result(operation, sample)
         return torch.ones_like(result) if isinstance(result, torch.Tensor) else None
     except calls.REFUSALS:
         return None
@@ -223,8 +256,8 @@ def main() -> int:
                 if kind != "original raises":
                     row.operations.add(operation.name)
                     ran.add(sample.origin)
-                if kind == "declined":
-                    declined[f"{operation.form}: {detail}"].add(operation.name)
+                if kind in ("declined", "not comparable"):
+                    declined[f"{kind}, {operation.form}: {detail}"].add(operation.name)
                 if kind == "different":
                     different[f"{operation.form} {operation.name}"].append(f"{sample.origin}: {detail}")
     _print(rows, declined, different, ran, options.show)
@@ -238,12 +271,20 @@ def _print(
     ran: set[str],
     show: str | None,
 ) -> None:
-    columns = ("samples", "original raises", "declined", "equal, by twin", "equal, by clone", "different")
+    columns = (
+        "samples",
+        "original raises",
+        "declined",
+        "equal, by twin",
+        "equal, by clone",
+        "other dtype",
+        "different",
+    )
     print(f"torch {torch.__version__}")
-    print(f"{'form':24}{'operations':>12}" + "".join(f"{c:>17}" for c in columns))
+    print(f"{'form':24}{'operations':>12}" + "".join(f"{c:>16}" for c in columns))
     for form, row in sorted(rows.items()):
-        print(f"{form:24}{len(row.operations):12}" + "".join(f"{row.counts[c]:17}" for c in columns))
-    print("\ndeclined")
+        print(f"{form:24}{len(row.operations):12}" + "".join(f"{row.counts[c]:16}" for c in columns))
+    print("\ndeclined, or not comparable")
     for reason, names in sorted(declined.items()):
         shown = ", ".join(sorted(names)) if show is None or show in reason else ""
         print(f"  {reason}: {len(names)} operations {shown}")

@@ -139,7 +139,10 @@ def samples(operation: Operation, dtypes: tuple[torch.dtype, ...], most: int | N
     """Calls that op_db knows, in each dtype, then calls made up from the schemas of that name."""
     for place in _places(operation.known):
         for dtype in dtypes:
-            yield from itertools.islice(_known(place, dtype), most)
+            found = _known(place, dtype)
+            if operation.form == "x += r":  # the operator takes one argument
+                found = tuple(s for s in found if len(s.args) == 2 and not s.kwargs)
+            yield from itertools.islice(found, most)
     if operation.form in ("x.op_()", "torch.op_(x)"):
         for schema in schemas.overloads(operation.name.rpartition(".")[2]):
             for call in itertools.islice(calls._made(schema), most and 2 * most):
