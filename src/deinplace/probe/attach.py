@@ -193,6 +193,7 @@ def _start(state: State, torch: ModuleType) -> None:
     from . import control
 
     control.start(state, torch)
+    state.write()  # a program that is killed says no last words
 
 
 def after_import(name: str, call: Callable[[ModuleType], object]) -> None:

@@ -33,6 +33,11 @@ def diagnose(driver: Driver, roots: tuple[str, ...]) -> Outcome:
     problems: tuple[Problem, ...] = ()
     if run.exit_code is None:
         problems = (Problem("", f"the program did not end within {driver.timeout:g} s", code="timeout"),)
+    elif run.exit_code < 0:
+        how = incidents.way_out(run.exit_code)
+        problems = (
+            Problem("", f"the program was {how}; what came after its last backward is not known", code="killed"),
+        )
     elif not run.torch:
         notes.append("the program never imported torch")
     elif not run.total("backwards"):

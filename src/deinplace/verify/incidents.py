@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterable
 
 from deinplace.model import Conflict, Event, Place, Raised
@@ -47,12 +48,23 @@ def require_usable(run: Run, driver: Driver, need_backward: bool) -> None:
         hint = "raise --timeout, or let --max-steps N stop it after N optimizer steps"
         raise DriverError(f"{driver.title!r} did not end within {driver.timeout:g} s; {hint}")
     if run.exit_code != 0 and not raised(run):
-        reason = f"{driver.title!r} fails for another reason (exit {run.exit_code}): {last_words(run)}"
+        reason = f"{driver.title!r} fails for another reason ({way_out(run.exit_code)}): {last_words(run)}"
         raise DriverError(reason, detail=run.stderr)
     if not run.torch:
         raise DriverError(f"{driver.title!r} never imports torch")
     if need_backward and not run.total("backwards") and not raised(run):
         raise DriverError(f"{driver.title!r} never reaches a backward pass: there is nothing to prove")
+
+
+def way_out(code: int) -> str:
+    """How a program ended, by its exit code: signals are named."""
+    if code >= 0:
+        return f"exit {code}"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = f"signal {-code}"
+    return f"ended by {name}" + (", as where memory runs out" if name == "SIGKILL" else "")
 
 
 def last_words(run: Run) -> str:
