@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from deinplace.analysis import safety
@@ -24,20 +25,33 @@ def sites_to_free(
     sources: Mapping[str, Source], taken: Sequence[Rewrite], refine: Refine | None = None
 ) -> list[Planned]:
     """Sites that write tensors, each with a rewrite proved to change nothing that a caller or program sees."""
+    return surveyed(sources, taken, refine)[0]
+
+
+def surveyed(
+    sources: Mapping[str, Source], taken: Sequence[Rewrite], refine: Refine | None = None
+) -> tuple[list[Planned], Counter[str]]:
+    """Sites that may be freed, and why the others stay as they are: how many for each reason."""
     project = Project(sources)
     found = [site for source in sources.values() for site in sites(source)]
     wanted = {unit for site in found for unit in _units(site)}
     bench = _Bench(sources, wanted, list(taken), refine)
     touched = {(e.path, e.start) for r in taken for e in r.edits}
     todo: list[tuple[Site, Rewrite, frozenset[Unit]]] = []
+    reasons: Counter[str] = Counter()
     for site in found:
         units = bench.units(site)
-        if units is None:
+        if isinstance(units, str):
+            reasons[units] += 1
             continue
         rewrite = next((r for _, r in static_candidates(site, project) if _frees(r)), None)
-        if rewrite is not None and not any((e.path, e.start) in touched for e in rewrite.edits):
+        if rewrite is None:
+            reasons["no rewrite"] += 1
+        elif not any((e.path, e.start) in touched for e in rewrite.edits):
             todo.append((site, rewrite, units))
-    return [(site, rewrite, safety.PROVED) for site, rewrite, _ in bench.prove(todo)]
+    proved = [(site, rewrite, safety.PROVED) for site, rewrite, _ in bench.prove(todo)]
+    reasons["not proved equal"] += len(todo) - len(proved)
+    return proved, reasons
 
 
 def _units(site: Site) -> list[Unit]:
@@ -90,24 +104,32 @@ class _Bench:
             out[path] = check(self.sources[path], apply(self.sources[path], edits), edits)
         return out
 
-    def units(self, site: Site) -> frozenset[Unit] | None:
-        """Units that make a site's write, where all of them write a tensor that may be freed; None elsewhere."""
+    def units(self, site: Site) -> frozenset[Unit] | str:
+        """Units that make a site's write, where all of them write a tensor that may be freed; elsewhere, why not."""
         made = self.written.get((site.path, site.span))
-        if not made or "(" in site.target:
-            return None
-        units = {unit for unit, _ in made}
+        if not made:
+            return "not known to write a tensor"
+        if "(" in site.target:
+            return "writes a temporary value"
         for unit, write in made:
-            if write.kind != "tensor" or safety.refuses(write) is not None or write.form in ("step", "setattr"):
-                return None
+            if write.kind != "tensor":
+                return "not known to be a tensor"
+            refusal = safety.refuses(write)
+            if refusal is not None:
+                return refusal.reason_code
+            if write.form in ("step", "setattr"):
+                return "a step or an assignment to an attribute"
             if write.view:
                 # A new tensor need not have the strides that a part of a larger one has.
-                return None
-            if unit in self.before.incomplete or self.before.notes.get(unit) or unit in self.faulty:
-                return None
-        own = (site.path, site.function)
-        if own not in units:
+                return "writes a view"
+            if unit in self.before.incomplete or self.before.notes.get(unit):
+                return "the analysis of its function is incomplete"
+            if unit in self.faulty:
+                return "its function holds a fault"
+        units = {unit for unit, _ in made}
+        if (site.path, site.function) not in units:
             # A function that no run of its own covers may be called in ways that were not seen.
-            return None
+            return "no run of its own covers its function"
         return frozenset(units)
 
     def prove(self, todo: list[tuple[Site, Rewrite, frozenset[Unit]]]) -> list[tuple[Site, Rewrite, frozenset[Unit]]]:
