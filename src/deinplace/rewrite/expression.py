@@ -69,10 +69,11 @@ def outer_bounds(source: Source, node: ast.expr) -> tuple[int, int]:
 @lru_cache(maxsize=16)
 def _bare(text: str) -> str:
     """A statement with blanks for its comments and for backslashes at the ends of lines."""
-    starts = [0, *(m.end() for m in re.finditer("\n", text))]
+    feeds = text.replace("\r\n", "\n ").replace("\r", "\n")  # line ends that the tokenizer knows, at the same offsets
+    starts = [0, *(m.end() for m in re.finditer("\n", feeds))]
     kept: list[tuple[int, int]] = []
     with contextlib.suppress(tokenize.TokenError, SyntaxError):  # a part of a file need not be one
-        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        for token in tokenize.generate_tokens(io.StringIO(feeds).readline):
             if token.type != tokenize.COMMENT and token.string:
                 kept.append((starts[token.start[0] - 1] + token.start[1], starts[token.end[0] - 1] + token.end[1]))
     done = kept[-1][1] if kept else 0
