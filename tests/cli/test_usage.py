@@ -83,7 +83,7 @@ def test_explain_prints_the_page_of_every_rule(cli: Callable) -> None:
     [
         ("max-run", "3", "unknown key `max-run`; did you mean `max-runs`?"),
         ("max_runs", "3", "did you mean `max-runs`?"),
-        ("zzz", "3", "known keys: all, baseline, exclude"),
+        ("zzz", "3", "known keys: all, baseline, cache"),
         ("max-runs", "0", "`max-runs` must be a positive whole number, not 0"),
         ("max-runs", "1.5", "must be a positive whole number"),
         ("timeout", "'5'", "must be a positive number"),
