@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from deinplace.analysis import safety
 from deinplace.analysis.machine import Write
@@ -17,6 +17,8 @@ from deinplace.rewrite.apply import CheckError, OverlapError, apply, check
 from deinplace.rules import sites, static_candidates
 from deinplace.rules.base import Project
 
+PASSES = 4
+"""So often, at most, changed files are looked at again."""
 Planned = tuple[Site, Rewrite, Safety]
 Written = dict[tuple[str, Span], list[tuple[Unit, Write]]]
 
@@ -28,12 +30,44 @@ def sites_to_free(
     return surveyed(sources, taken, refine)[0]
 
 
+def settled(
+    now: Mapping[str, Source], before: Mapping[str, Source], allowed: Collection[str] | None, refine: Refine | None
+) -> Mapping[str, Source]:
+    """The files once nothing more may be freed in those that changed: a tensor that is new may free the next site."""
+    for _ in range(PASSES):
+        changed = {path for path, source in now.items() if source is not before[path]}
+        found, _reasons = surveyed(now, [], refine, changed)
+        more = [rewrite for _, rewrite, _ in found if allowed is None or rewrite.rule in allowed]
+        if not more:
+            break
+        now = after(now, more)
+    return now
+
+
+def after(sources: Mapping[str, Source], rewrites: Sequence[Rewrite]) -> Mapping[str, Source]:
+    """All files after some rewrites.
+
+    Raises:
+        OverlapError: two of them edit the same place.
+        CheckError: the result would not be what it should.
+    """
+    edits = [e for r in rewrites for e in r.edits]
+    changed = {p: check(sources[p], apply(sources[p], edits), edits) for p in {e.path for e in edits}}
+    return {**sources, **changed}
+
+
 def surveyed(
-    sources: Mapping[str, Source], taken: Sequence[Rewrite], refine: Refine | None = None
+    sources: Mapping[str, Source],
+    taken: Sequence[Rewrite],
+    refine: Refine | None = None,
+    only: Collection[str] | None = None,
 ) -> tuple[list[Planned], Counter[str]]:
-    """Sites that may be freed, and why the others stay as they are: how many for each reason."""
+    """Sites that may be freed, and why the others stay as they are: how many for each reason.
+
+    `only` names the files whose sites are looked at; None stands for all.
+    """
     project = Project(sources)
-    found = [site for source in sources.values() for site in sites(source)]
+    found = [site for path, source in sources.items() if only is None or path in only for site in sites(source)]
     wanted = {unit for site in found for unit in _units(site)}
     bench = _Bench(sources, wanted, list(taken), refine)
     touched = {(e.path, e.start) for r in taken for e in r.edits}

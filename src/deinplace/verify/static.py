@@ -368,24 +368,24 @@ def everywhere(sources: Mapping[str, Source], taken: Sequence[Rewrite], refine: 
 
 def fix_statically(sources: Mapping[str, Source], options: Options) -> Outcome:
     """Find and prove rewrites from the source alone; nothing is written."""
+    from deinplace.verify.everywhere import after, settled
+
     allowed = options.allows()
     made = choices(sources, options.unsafe, allowed, options.refine)
     rewrites = [c.rewrite for c in made if c.rewrite is not None]
+    now = sources
     if options.all_sites:
         rewrites += [
             r for _, r, _ in everywhere(sources, rewrites, options.refine) if allowed is None or r.rule in allowed
         ]
-    changes = _changes(sources, rewrites)
+    if rewrites:
+        now = after(sources, rewrites)
+        now = settled(now, sources, allowed, options.refine) if options.all_sites else now
+    changes = tuple(FileChange(p, sources[p].text, now[p].text) for p in sorted(now) if now[p] is not sources[p])
     findings = tuple(finding(c, bool(changes)) for c in made)
     return Outcome(
         "fix", findings, changes, (), ("no driver: proved from the source, not run",), None, files=len(sources)
     )
-
-
-def _changes(sources: Mapping[str, Source], rewrites: Sequence[Rewrite]) -> tuple[FileChange, ...]:
-    edits = [e for r in rewrites for e in r.edits]
-    changed = sorted({e.path for e in edits})
-    return tuple(FileChange(p, sources[p].text, apply(sources[p], edits)) for p in changed)
 
 
 def finding(choice: Choice, changed: bool) -> Finding:
