@@ -223,3 +223,15 @@ def test_a_daemon_that_a_program_leaves_is_not_waited_for(tmp_path: Path) -> Non
         assert time.monotonic() - start < 25
     finally:
         os.kill(int(pid.read_text()), signal.SIGKILL)
+
+
+def test_what_a_killed_program_showed_is_told(tmp_path: Path, environment: dict[str, str]) -> None:
+    text = OLD.replace("    return x\n", "    x.sum().backward()\n")
+    text += "\n\nimport os\nf()\nos.kill(os.getpid(), 9)\n"
+    (tmp_path / "train.py").write_text(text)
+    command = [sys.executable, "-m", "deinplace", "run", "--python", sys.executable, "train.py"]
+    result = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert result.returncode == 128 + signal.SIGKILL
+    said = result.stdout + result.stderr
+    assert "train.py:6" in said and "train.py:7" in said
+    assert "the program was ended by SIGKILL" in said
