@@ -8,6 +8,7 @@ gradients of all parameters and inputs, buffers and inputs after one step in tra
 
     equal      bit for bit             close      within 1e-6 of the original's largest value
     different  the exit code is 1      unstable   the original differs from itself
+    mended     breaks backward in the original, and runs when rewritten
     failed     in the original: it can't be built small, or doesn't run here; with reasons
 
 Rewritten copies are kept in `--work`, by the contents of the library and of deinplace.
@@ -42,7 +43,7 @@ CHILD = Path(__file__).with_name("library_models.py")
 CHUNK = 25
 """Models that share a process: what a crash costs, beside its own model, is the import."""
 CLOSE = 1e-6
-WORDS = ("equal", "close", "different", "unstable", "failed", "large")
+WORDS = ("equal", "close", "different", "unstable", "mended", "failed", "large")
 Answer = dict[str, Any]
 
 
@@ -219,10 +220,13 @@ def compare(runner: Runner, before: Path, after: Path, names: Sequence[str], tal
         if "error" in answer:
             tally.states[name] = "large" if answer.get("large") else "failed"
             tally.details[name] = answer["error"]
-    ran = [a for a in old.values() if "error" not in a]
-    for new in runner.answers(after, [request(a["name"], a["way"]) for a in ran]):
+    ran = [request(a["name"], a["way"]) for a in old.values() if "error" not in a]
+    broken = [request(a["name"], a["way"]) for a in old.values() if "broken" in a]
+    for new in runner.answers(after, ran + broken):
         name = new["name"]
-        if new.get("digest") == old[name]["digest"]:
+        if tally.states.get(name) == "failed":
+            tally.states[name] = "failed" if "error" in new else "mended"
+        elif new.get("digest") == old[name]["digest"]:
             tally.states[name] = "equal"
             tally.gradients += new["gradients"]
         else:
@@ -274,14 +278,14 @@ def show_models(tally: Tally) -> None:
     total = sum(tally.count(s) for s in WORDS[:4])
     print(
         f"models equal bit for bit: {tally.count('equal')} / {total} ({tally.gradients} gradients compared); "
-        + "; ".join(f"{s} {tally.count(s)}" for s in WORDS[1:4])
+        + "; ".join(f"{s} {tally.count(s)}" for s in WORDS[1:5])
         + f"; not counted: {tally.count('failed')} failed in the original, {tally.count('large')} too large"
     )
     why = Counter(re.sub(r"\d+", "N", tally.details[n])[:90] for n, state in tally.states.items() if state == "failed")
     for reason, count in why.most_common(12):
         print(f"  failed {count}: {reason}")
     for name, state in tally.states.items():
-        if state in WORDS[1:4]:
+        if state in WORDS[1:5]:
             print(f"  {state}: {name}: {tally.details[name]}")
 
 

@@ -16,6 +16,7 @@ import inspect
 import itertools
 import json
 import random
+import re
 import resource
 import signal
 import sys
@@ -30,6 +31,7 @@ from torch import Tensor, nn
 LARGEST = 40_000_000
 """Parameters of a model that still counts as small."""
 CPU_SECONDS, BYTES = 40, 6 << 30
+BROKEN = re.compile("modified by an inplace operation|is being used in an in-place operation|being modified inplace")
 HINTS = ("test_", "atto", "femto", "pico", "nano", "xxs", "xxt", "_xs", "tiny", "_ti", "mini", "small", "_s", "18", "0")
 GUESSES: dict[str, Any] = {
     "in_channels": 3, "channels": 3, "num_classes": 5, "classes": 5, "out_channels": 4, "dim": 32, "depth": 2,
@@ -209,6 +211,8 @@ def run(library: str, name: str, way: int | None, dump: str | None) -> dict[str,
             break
         except Exception as error:  # noqa: BLE001 - so may any model, and the next recipe may fit
             errors.append(f"{type(error).__name__}: {str(error).strip().splitlines()[0][:150] if str(error) else ''}")
+            if BROKEN.search(errors[-1]):
+                return {"name": name, "way": number, "error": errors[-1], "broken": True}
     return {"name": name, "error": errors[-1] if errors else "no values for its arguments are known"}
 
 
