@@ -127,6 +127,12 @@ def clone(source: Source, node: ast.expr, call: str = ".clone()") -> list[Edit]:
     return [Edit(source.path, start, start, "("), Edit(source.path, end, end, f"){call}")]
 
 
+def flat(source: Source, node: ast.expr) -> str:
+    """Source of an expression on one line, as a statement of its own needs it."""
+    text = source.segment(node)
+    return ast.unparse(node) if "\n" in text or "\r" in text else text
+
+
 def cloned_text(source: Source, node: ast.expr) -> str:
     """Source text of an expression with `.clone()` behind it."""
     text = source.segment(node)

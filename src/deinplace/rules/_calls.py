@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from deinplace.analysis.source import Source
 from deinplace.model import Applicability, Edit, Rewrite
-from deinplace.rewrite.expression import outer_bounds, path_of, pure, same
+from deinplace.rewrite.expression import flat, outer_bounds, path_of, pure, same
 from deinplace.rewrite.insert import indent_of, insert_before, newline
 from deinplace.rewrite.statement import Refused
 from deinplace.rules import _clone, _locate, _names
@@ -71,7 +71,7 @@ def _stored(
     rule: str, source: Source, statement: ast.Expr, found: InplaceCall, others: Sequence[str]
 ) -> Iterator[Rewrite]:
     """`x.add_(r)` becomes `x = x.add(r)`."""
-    name = _flat(source, found.receiver)
+    name = flat(source, found.receiver)
     yield from _stored_back(rule, source, statement, found)
     read = [n for n in others if _names.read_after(source, found.call, ast.Name(n, ast.Load()))]
     start = source.bounds(statement)[0]
@@ -103,7 +103,7 @@ def _assigned(
 ) -> Iterator[Rewrite]:
     """`y = x.exp_()` becomes `y = x.exp()`, or `y = x = x.exp()` where `x` is read later."""
     targets = [source.segment(t) for t in statement.targets]
-    name = _flat(source, found.receiver)
+    name = flat(source, found.receiver)
     start = outer_bounds(source, found.call)[0]
     extra = [n for n in dict.fromkeys([name, *others]) if n not in targets]
     read = [n for n in extra if _names.read_after(source, found.call, _parse(n))]
@@ -149,7 +149,7 @@ def _hoisted(rule: str, source: Source, statement: ast.stmt, found: InplaceCall)
     """`f(self.x.clamp_(0))` becomes `self.x = self.x.clamp(0)` and `f(self.x)`."""
     if not isinstance(statement, ast.Expr | ast.Assign | ast.Return | ast.AugAssign | ast.AnnAssign):
         return
-    name, text = _flat(source, found.receiver), renamed(source, found)
+    name, text = flat(source, found.receiver), renamed(source, found)
     if "\n" in text or "\r" in text:
         return
     start, end = source.bounds(found.call)
@@ -175,7 +175,7 @@ def _split(rule: str, source: Source, statement: ast.stmt, found: InplaceCall) -
     indent = indent_of(source, statement)
     if not whole or indent is None or not storable(found.receiver) or len(found.renames) != len(found.links):
         return
-    name = _flat(source, found.receiver)
+    name = flat(source, found.receiver)
     start, end = source.bounds(statement)
     begin = outer_bounds(source, found.receiver)[1]
     lines: list[str] = []
@@ -216,12 +216,6 @@ def _simple_place(source: Source, node: ast.AST, statement: ast.stmt) -> bool:
         if isinstance(parent, _UNSURE):
             return False
     return not isinstance(statement, ast.While | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
-
-
-def _flat(source: Source, node: ast.expr) -> str:
-    """Source of a name, path or element on one line."""
-    text = source.segment(node)
-    return ast.unparse(node) if "\n" in text or "\r" in text else text
 
 
 def _parse(text: str) -> ast.expr:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from deinplace.analysis.source import Source
 from deinplace.catalog import load
 from deinplace.model import Applicability, Edit, Rewrite
-from deinplace.rewrite.expression import cloned_text, fresh_name, pure, replace, same
+from deinplace.rewrite.expression import cloned_text, flat, fresh_name, pure, replace, same
 from deinplace.rewrite.insert import insert_before
 from deinplace.rewrite.statement import Refused
 from deinplace.rules._names import (
@@ -128,9 +128,11 @@ def _bound_each_round(source: Source, statement: ast.stmt, owner: ast.expr) -> b
 def _inserted(
     rule: str, source: Source, statement: ast.stmt, owner: ast.expr, where: str, note: str
 ) -> Iterator[Rewrite]:
-    name = source.segment(owner)
+    name, clone = flat(source, owner), cloned_text(source, owner)
+    if "\n" in clone or "\r" in clone:  # over several lines only within the parentheses of a call
+        clone = f"{name}.clone()"
     try:
-        edit = insert_before(source, statement, f"{name} = {cloned_text(source, owner)}")
+        edit = insert_before(source, statement, f"{name} = {clone}")
     except Refused:
         return
     yield rewrite(rule, source, f"clone `{name}` {where}", [edit], statement, note)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from deinplace.analysis.source import Function, Source
 from deinplace.catalog import load
 from deinplace.model import Edit
-from deinplace.rewrite.expression import path_of, replace, same
+from deinplace.rewrite.expression import flat, path_of, replace, same
 from deinplace.rules import _names
 
 FLAG = "inplace"
@@ -208,4 +208,4 @@ def bind_result(source: Source, statement: ast.Expr, callee: ast.expr | None = N
     if first is None or not path_of(first):
         return []
     start = source.bounds(statement)[0]
-    return [Edit(source.path, start, start, f"{source.segment(first)} = ")]
+    return [Edit(source.path, start, start, f"{flat(source, first)} = ")]

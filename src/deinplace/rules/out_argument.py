@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from deinplace.analysis.source import Source
 from deinplace.model import Edit, Rewrite, Site
-from deinplace.rewrite.expression import drop_keyword, path_of
+from deinplace.rewrite.expression import drop_keyword, flat, path_of
 from deinplace.rewrite.statement import Refused
 from deinplace.rules import _clone, _locate, _names
 from deinplace.rules._callers import caller_clones
@@ -89,7 +89,7 @@ class OutArgument(Rule):
         if source is None or target is None or not isinstance(node, ast.Call):
             return
         statement = source.statement(node)
-        name = source.segment(target)
+        name = flat(source, target)
         if path_of(target) and isinstance(statement, ast.Expr | ast.Assign) and statement.value is node:
             start = source.bounds(node)[0]
             same_target = isinstance(statement, ast.Assign) and name in [source.segment(t) for t in statement.targets]
