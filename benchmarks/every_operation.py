@@ -277,7 +277,7 @@ def _print(
         "declined",
         "equal, by twin",
         "equal, by clone",
-        "other dtype",
+        "not comparable",
         "different",
     )
     print(f"torch {torch.__version__}")

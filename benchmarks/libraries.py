@@ -11,12 +11,14 @@ gradients of all parameters and inputs, buffers and inputs after one step in tra
     mended     breaks backward in the original, and runs when rewritten
     failed     in the original: it can't be built small, or doesn't run here; with reasons
 
-Rewritten copies are kept in `--work`, by the contents of the library and of deinplace.
+Rewritten copies and what the original's models gave are kept in `--work`, by the contents of the library and of
+deinplace.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import hashlib
 import json
 import os
@@ -84,14 +86,17 @@ def main() -> int:
     parser.add_argument("--work", default=str(Path(tempfile.gettempdir(), "deinplace-libraries")))
     parser.add_argument("--json", metavar="FILE", help="write every model's state to a file")
     parser.add_argument("--rewrite-only", action="store_true", help="run no model")
+    parser.add_argument("--original-only", action="store_true", help="only record what the original's models give")
     options = parser.parse_args()
-    original = found(options.python, options.library)
-    copies = rewritten(original, Path(options.work))
-    show_rewrites(options.library, copies)
+    before = copied(found(options.python, options.library), Path(options.work))
+    after = before
+    if not options.original_only:
+        copies = rewritten(before / options.library)
+        after = Path(copies.folder)
+        show_rewrites(options.library, copies)
     if options.rewrite_only:
         return 0
     tally = Tally()
-    before, after = Path(copies.folder, "before"), Path(copies.folder, "after")
     wanted = options.only or listed(options.python, before, options.library)
     runner = Runner(options.python, options.library)
     for start in range(0, len(wanted), CHUNK):
@@ -115,17 +120,24 @@ def found(python: str, library: str) -> Path:
     return Path(result.stdout.strip())
 
 
-def rewritten(original: Path, work: Path) -> Rewritten:
-    """Copies of a library, before and after; made once for each state of the library and of deinplace."""
-    key = digest(sorted(original.rglob("*.py")) + sorted(Path(deinplace.__file__).parent.rglob("*.py")))
-    folder = work / f"{original.name}-{key}"
+def copied(original: Path, work: Path) -> Path:
+    """A copy of a library as it is, made once for each state of it."""
+    folder = work / f"{original.name}-{digest(sorted(original.rglob('*.py')))}" / "before"
+    if not folder.exists():
+        shutil.copytree(original, folder / original.name, ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
+
+
+def rewritten(original: Path) -> Rewritten:
+    """A copy of it that is rewritten, made once for each state of deinplace."""
+    key = digest(sorted(Path(deinplace.__file__).parent.rglob("*.py")))
+    folder = original.parent.with_name(f"after-{key}")
     record = folder / "rewritten.json"
     if record.exists():
         return Rewritten(**json.loads(record.read_text()))
     shutil.rmtree(folder, ignore_errors=True)
-    for name in ("before", "after"):
-        shutil.copytree(original, folder / name / original.name, ignore=shutil.ignore_patterns("__pycache__"))
-    result = rewrite(folder / "after" / original.name, str(folder))
+    shutil.copytree(original, folder / original.name)
+    result = rewrite(folder / original.name, str(folder))
     record.write_text(json.dumps(vars(result)))
     return result
 
@@ -139,6 +151,7 @@ def digest(paths: Iterable[Path]) -> str:
 
 def rewrite(top: Path, folder: str) -> Rewritten:
     """What `fix --all --verify off` does, with the rule of every rewrite and the reason for what stays."""
+    gc.set_threshold(200_000, 50, 50)
     begun = resource.getrusage(resource.RUSAGE_SELF).ru_utime
     paths, _ = discover([str(top)], Selection(str(top), exclude=()))
     sources, unread = load(paths)
@@ -215,7 +228,7 @@ def request(name: str, way: int | None = None, dump: Path | None = None) -> Answ
 
 def compare(runner: Runner, before: Path, after: Path, names: Sequence[str], tally: Tally) -> None:
     """Run some models in the original, those that ran in the copy, and those that differ once more in both."""
-    old = {a["name"]: a for a in runner.answers(before, [request(n) for n in names])}
+    old = originals(runner, before, names)
     for name, answer in old.items():
         if "error" in answer:
             tally.states[name] = "large" if answer.get("large") else "failed"
@@ -231,6 +244,15 @@ def compare(runner: Runner, before: Path, after: Path, names: Sequence[str], tal
             tally.gradients += new["gradients"]
         else:
             tally.states[name], tally.details[name] = judged(runner, before, after, old[name], new)
+
+
+def originals(runner: Runner, before: Path, names: Sequence[str]) -> dict[str, Answer]:
+    """What the original's models give, from the record where they are in it."""
+    record = before.with_name(f"models-{digest([CHILD])}.json")
+    known = json.loads(record.read_text()) if record.exists() else {}
+    known |= {a["name"]: a for a in runner.answers(before, [request(n) for n in names if n not in known])}
+    record.write_text(json.dumps(known))
+    return {name: known[name] for name in names}
 
 
 def judged(runner: Runner, before: Path, after: Path, old: Answer, new: Answer) -> tuple[str, str]:
