@@ -30,6 +30,7 @@ SILENT = {
     "cloned-after-inference": "@torch.inference_mode()\ndef f():\n    return torch.ones(2) * 2\ny = f().clone()\ny += 1\n",
     "whole-numbers": "n = torch.arange(4)\nn *= 2\nn //= 2\nn.div_(2, rounding_mode='trunc')\n",
     "row-of-an-expansion": "e = torch.ones(3).expand(2, 3)\ne[0] += 1\n",
+    "matmul-binds-anew": function("y = torch.exp(nn.Linear(2, 2)(x))\ny @= torch.ones(2, 2)\nreturn y"),
     "number": function("n = 0\nn += x.shape[0]\nreturn x * n"),
     "backward-came-first": "w = torch.ones(2, requires_grad=True)\ny = torch.exp(w)\ny.sum().backward()\ny += 1\n",
     "dropout-off-in-evaluation": "net = nn.Sequential(nn.Linear(2, 2), nn.Sigmoid(), nn.Dropout(0.5, True)).eval()\n"

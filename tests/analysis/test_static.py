@@ -136,6 +136,7 @@ UNTOUCHED = {
     "kept-by-a-lambda": "def f():\n    t = torch.zeros(2)\n    later = lambda k=t: k.sum()\n    t += 1.0\n    return later()\n",
     "row-view": "def f(t: torch.Tensor):\n    u = t * 1.0\n    r = u[0]\n    r += 1.0\n    return u\n",
     "no-grad-keeps-the-graph": "def f(x: torch.Tensor):\n    y = x * 2.0\n    with torch.no_grad():\n        y.mul_(2.0)\n    return y\n",
+    "out-under-no-grad-keeps-the-graph": "def f(x: torch.Tensor):\n    y = x * 2.0\n    with torch.no_grad():\n        torch.add(y, 1.0, out=y)\n    return y\n",
     "other-dtype": "def f(x: torch.Tensor, r: torch.Tensor):\n    y = torch.zeros(2, dtype=torch.float16)\n    y += r\n    return y\n",
     "comparison-keeps-float": "def f(x: torch.Tensor):\n    y = torch.zeros(2)\n    y.gt_(0)\n    return y\n",
     "numpy-memory": "def f(raw):\n    t = torch.from_numpy(raw)\n    t += 1.0\n    return t.sum()\n",

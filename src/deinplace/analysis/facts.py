@@ -31,6 +31,12 @@ def module(dotted: str) -> ModuleEntry | None:
 
 
 @cache
+def augments(special: str) -> bool:
+    """Whether Tensor has this method of `x op= y`; where it has none (`@=`), Python binds a new tensor."""
+    return any(entry.method == special for entry in load().augmented.values())
+
+
+@cache
 def operators() -> frozenset[str]:
     """Names of operations that Python's operators stand for: numbers and lists have them too."""
     names = {a.plain.name.strip("_") for a in load().augmented.values()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
-from deinplace.analysis import attributes, context, declared, writes
+from deinplace.analysis import attributes, context, declared, facts, writes
 from deinplace.analysis.expressions import OPERATORS, binary, evaluate, truth
 from deinplace.analysis.iteration import iterate
 from deinplace.analysis.machine import Loop, Machine, UnreachedError
@@ -123,6 +123,9 @@ def _augmented(m: Machine, node: ast.AugAssign) -> None:
     right = evaluate(m, node.value)
     name = OPERATORS[type(node.op)][0]
     m.frame.node = node
+    if isinstance(old, Ten) and not facts.augments(_SPECIAL[type(node.op)]):
+        assign(m, target, binary(m, node.op, old, right, node, (target, node.value)))
+        return
     if isinstance(old, Ten):
         if declared.of(m, old) is not None:
             writes.other(m, node, old)

@@ -207,7 +207,7 @@ def _function(
         target = out
         term = m.read(value)
         writes.record(m, target, last, node, "out")
-        writes.store(m, target, term, m.graph_of(value), None, [value])
+        writes.store(m, target, term, None if m.grad == "off" else m.graph_of(value), None, [value])
         return target
     if isinstance(value, Ten) and keywords.get("requires_grad") == Const(True) and value.exact:
         term = m.read(value)
