@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from deinplace.analysis import safety
 from deinplace.analysis.hazard import of_hit
-from deinplace.analysis.index import Index
-from deinplace.analysis.machine import Save, Write
-from deinplace.analysis.run import Hit, Refine, Report, Unit, analyse
+from deinplace.analysis.machine import Write
+from deinplace.analysis.run import Hit, Refine, Report, Unit
 from deinplace.analysis.safety import Safety
-from deinplace.analysis.session import Session, merged
 from deinplace.analysis.source import Source
-from deinplace.analysis.terms import Terms
-from deinplace.analysis.wanted import worth_running
 from deinplace.model import (
-    Conflict,
-    Event,
     FileChange,
     Finding,
-    ModuleInfo,
     Outcome,
     Place,
     Raised,
@@ -30,15 +23,14 @@ from deinplace.model import (
     Site,
     Verdict,
 )
-from deinplace.rewrite.apply import CheckError, OverlapError, apply, check
 from deinplace.rules import candidates, rule
 from deinplace.rules.base import Incident, Project
+from deinplace.verify.abstract import AbstractBench
+from deinplace.verify.foreseen import incident_of, module_of
 
 if TYPE_CHECKING:
     from deinplace.verify.mend import Options
 
-MANY = 40
-"""In so many files, at least, only functions that are worth it get a run of their own."""
 TRIES = 12
 """Rewrites that are tried for one site."""
 SUSPECTED = Safety(False, "possible", "only a run can tell; nothing that was run reaches it (--run, or --unsafe)")
@@ -62,90 +54,6 @@ class Choice:
         return self.safety is SUSPECTED
 
 
-@dataclass
-class _Bench:
-    """The program as it is, the rewrites taken so far, and trials of one more."""
-
-    sources: Mapping[str, Source]
-    lenient: bool
-    allowed: frozenset[str] | None = None
-    refine: Refine | None = None
-    terms: Terms = field(default_factory=Terms)
-    taken: list[Rewrite] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        index = Index(self.sources)
-        wanted = worth_running(index) if len(self.sources) >= MANY else None
-        self.session = Session(self.sources, self.terms, self.lenient, wanted, index=index)
-        self.wanted, self.whole = wanted, False
-        self.before = self.refined(self.session.report)
-        self.current = self.before
-
-    def run(self, sources: Mapping[str, Source]) -> Report:
-        return self.refined(analyse(sources, self.terms, self.lenient, wanted=self.wanted))
-
-    def refined(self, report: Report) -> Report:
-        """The report with what type checkers say."""
-        return report if self.refine is None else self.refine(report)
-
-    def patched(self, rewrites: Iterable[Rewrite]) -> dict[str, Source]:
-        """All files after some rewrites.
-
-        Raises:
-            OverlapError: two of them edit the same place.
-            CheckError: the result would not be what it should.
-        """
-        edits = [e for r in rewrites for e in r.edits]
-        out = dict(self.sources)
-        for path in {e.path for e in edits}:
-            source = self.sources[path]
-            out[path] = check(source, apply(source, edits), edits)
-        return out
-
-    def proves(
-        self, rewrite: Rewrite, gone: Callable[[Report], bool], units: Iterable[Unit]
-    ) -> tuple[Safety, Report | None]:
-        """Whether one more rewrite mends its fault and changes nothing else."""
-        try:
-            sources = self.patched([*self.taken, rewrite])
-        except (OverlapError, CheckError) as error:
-            return Safety(False, "not-editable", str(error)), None
-        part = None if self.whole else self._part(rewrite, sources)
-        after = merged(self.current, part) if part is not None else self.run(sources)
-        if not gone(after):
-            return Safety(False, "not-mended", "the same fault would remain"), None
-        if _own(after) - _own(self.current):
-            return Safety(False, "not-mended", "another fault would take its place"), None
-        return safety.compare(self.before, after, units), after
-
-    def _part(self, rewrite: Rewrite, sources: Mapping[str, Source]) -> Report | None:
-        """What those units do that enter a rewritten function; None where programs have to run again."""
-        units = self.session.entering(rewrite.edits)
-        if units is None:
-            return None
-        part = self.session.rerun(sources, [e for r in (*self.taken, rewrite) for e in r.edits], units)
-        return None if part is None else self.refined(part)
-
-    def take(self, rewrite: Rewrite, after: Report) -> None:
-        """Keep a rewrite that was tried."""
-        self.whole = self.whole or self.session.entering(rewrite.edits) is None
-        self.taken.append(rewrite)
-        self.current = after
-
-
-def _own(report: Report) -> set[safety.Key]:
-    """Faults of statements that overwrite what they themselves have saved."""
-    return {
-        safety.key(hit)
-        for hit in report.hits
-        if hit.sure and (hit.save.place.path, hit.save.place.span.line) == _line(hit.write)
-    }
-
-
-def _line(write: Write) -> tuple[str, int]:
-    return write.place.path, write.place.span.line
-
-
 def choices(
     sources: Mapping[str, Source],
     unsafe: bool = False,
@@ -156,7 +64,7 @@ def choices(
 
     `allowed` holds the codes of the rules that may rewrite; None means all. `refine` puts in what type checkers say.
     """
-    bench = _Bench(sources, lenient=True, allowed=allowed, refine=refine)
+    bench = AbstractBench(sources, lenient=True, allowed=allowed, refine=refine)
     project = Project(sources)
     out: list[Choice] = []
     done: set[safety.Key] = set()
@@ -169,7 +77,7 @@ def choices(
         out.append(_choose(bench, project, hit))
 
 
-def _choose(bench: _Bench, project: Project, hit: Hit) -> Choice:
+def _choose(bench: AbstractBench, project: Project, hit: Hit) -> Choice:
     original = next((h for h in bench.before.hits if safety.key(h) == safety.key(hit)), hit)
     incident = incident_of(original)
     refusal = safety.refuses(original.write)
@@ -215,7 +123,7 @@ def _held(made: list[Choice]) -> list[Choice]:
     return out
 
 
-def _suspects(bench: _Bench, project: Project) -> list[Choice]:
+def _suspects(bench: AbstractBench, project: Project) -> list[Choice]:
     """Choices for writes that may be faults: only a run can tell, so that nothing is rewritten for them here."""
     sure = {safety.site_key(hit.write) for hit in bench.before.hits if hit.sure}
     left = {safety.key(hit) for hit in bench.current.hits}
@@ -230,7 +138,7 @@ def _suspects(bench: _Bench, project: Project) -> list[Choice]:
     return list(found.values())
 
 
-def _refusals(bench: _Bench, project: Project) -> list[Choice]:
+def _refusals(bench: AbstractBench, project: Project) -> list[Choice]:
     """Choices for writes that autograd refuses on the spot."""
     out: list[Choice] = []
     done: set[safety.Key] = set()
@@ -246,9 +154,11 @@ def _refusals(bench: _Bench, project: Project) -> list[Choice]:
         out.append(_choose_refused(bench, project, original, unit))
 
 
-def _choose_refused(bench: _Bench, project: Project, write: Write, unit: Unit) -> Choice:
+def _choose_refused(bench: AbstractBench, project: Project, write: Write, unit: Unit) -> Choice:
     category = safety.refused(write)
-    raised = Raised(category, _REFUSED[category], write.stack, f"aten::{write.op}_", _module(write), names=write.names)
+    raised = Raised(
+        category, _REFUSED[category], write.stack, f"aten::{write.op}_", module_of(write), names=write.names
+    )
     incident = Incident(raised=raised)
     found = _offers(incident, project)
     site = found[0][0] if found else None
@@ -316,37 +226,6 @@ def _answers(source: Source | None, write: Write) -> bool:
         results = [n.value for n in ast.walk(node) if isinstance(n, ast.Return) and n.value is not None]
         return any(not (isinstance(r, ast.Name) and r.id in names) for r in results)
     return False
-
-
-def incident_of(hit: Hit) -> Incident:
-    """A fault as a run would have reported it, for the rules that answer to runs."""
-    write, save = hit.write, hit.save
-    kind = "hidden" if write.cut and write.form == "setattr" else "version"
-    conflict = Conflict(
-        kind="hidden" if kind == "hidden" else "version",
-        save=_save_event(save),
-        writes=(_write_event(write),),
-        node=save.op,
-        backward=(),
-    )
-    return Incident(conflict=conflict)
-
-
-def _save_event(save: Save) -> Event:
-    role = "output" if save.role == "output" else "input"
-    spans = (save.expression,) if save.expression is not None else ()
-    return Event(save.op, save.stack, role="output" if role == "output" else "input", expressions=spans)
-
-
-def _write_event(write: Write) -> Event:
-    return Event(f"aten::{write.op}_", write.stack, module=_module(write), names=write.names)
-
-
-def _module(write: Write) -> ModuleInfo | None:
-    """The module that wrote, where one did: where it was built, and where its flag was set."""
-    if write.form != "flag" or not write.module:
-        return None
-    return ModuleInfo(write.module.rpartition(".")[2], None, True, write.flagged[-1:], write.flagged[:-1])
 
 
 def plan(sources: Mapping[str, Source], *, all_sites: bool = False, unsafe: bool = False) -> list[Planned]:
