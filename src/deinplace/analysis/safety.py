@@ -81,15 +81,24 @@ def refused(write: Write) -> str:
 
 def write_key(write: Write) -> Key:
     """A refused write's identity across edits that move lines."""
-    text = ast.unparse(write.node) if write.node is not None and write.form != "flag" else ""
-    return write.place.path, write.place.function, f"{write.form} {write.op}", text, refused(write)
+    return write.place.path, write.place.function, f"{write.form} {write.op}", _said(write), refused(write)
 
 
 def key(hit: Hit) -> Key:
     """A hit's identity across edits that move lines."""
     write = hit.write
-    text = ast.unparse(write.node) if write.node is not None and write.form != "flag" else ""
-    return write.place.path, write.place.function, f"{write.form} {write.op}", text, hit.save.op
+    return write.place.path, write.place.function, f"{write.form} {write.op}", _said(write), hit.save.op
+
+
+def _said(write: Write) -> str:
+    """What a write's node says, wherever it stands. `ast.unparse` recurses: long sums bring it down."""
+    if write.node is None or write.form == "flag":
+        return ""
+    parts: list[str] = []
+    for node in ast.walk(write.node):
+        parts.append(type(node).__name__)
+        parts += [repr(value) for _, value in ast.iter_fields(node) if not isinstance(value, ast.AST | list)]
+    return " ".join(parts)
 
 
 def site_key(write: Write) -> tuple[str, int, int, int, int]:
