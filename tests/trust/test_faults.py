@@ -114,6 +114,15 @@ def test_a_full_disk(full: Path) -> None:
     assert sorted(p.name for p in full.iterdir()) == ["a.py", "filler"]
 
 
+def test_a_disk_that_may_only_be_read(full: Path, environment: dict[str, str]) -> None:
+    fill(full, 2)
+    subprocess.run(["mount", "-o", "remount,ro", str(full)], check=True)
+    result = subprocess.run(WORDS, cwd=full, env=environment, capture_output=True, text=True, check=False)
+    assert result.returncode == 2
+    assert result.stderr.splitlines()[-1].endswith("m0.py: is not writable; nothing was written")
+    assert texts(full) == [OLD, OLD]
+
+
 def test_two_at_once(tmp_path: Path, environment: dict[str, str]) -> None:
     fill(tmp_path, 8)
     rivals = [

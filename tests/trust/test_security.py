@@ -58,6 +58,7 @@ STATIC = {
     "check": ("check", "."),
     "check, json": ("check", ".", "--output-format", "json", "--no-cache"),
     "fix": ("fix", ".", "--all", "--verify", "off"),
+    "no harness": ("fix", ".", "--no-harness"),
     "dry run": ("fix", ".", "--diff", "--verify", "off"),
     "config": ("config",),
     "explain": ("explain", "DIP102"),
