@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from dataclasses import replace
@@ -104,7 +105,10 @@ def check(
     if remove_unused_ignores and given != STDIN:
         outcome = baselines.cleared(outcome, sources, given)
     if config.output_format == "full" and any(f.reason == "static" for f in outcome.findings):
-        shown = " ".join(map(shlex.quote, given if given != STDIN else ["."]))
+        # whole folders as they were named; of many files, such as a hook's, those that need it
+        files = {os.path.relpath(f.path) for f in outcome.findings}
+        named = given if any(Path(path).is_dir() for path in given) else sorted(files)
+        shown = " ".join(map(shlex.quote, named if given != STDIN else ["."]))
         outcome = replace(outcome, notes=(*outcome.notes, f"to mend what can be proved: deinplace fix {shown}"))
     output.emit(outcome, seen, config.output_format, output_file, color, more=more)
     if statistics:
