@@ -14,6 +14,22 @@ from deinplace.verify import Driver, DriverError, Options, mend
 
 from . import programs
 
+CARRIED = """
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+cell = nn.RNN(2, 3, batch_first=True)
+optimizer = torch.optim.SGD(cell.parameters(), lr=0.1)
+h = torch.zeros(1, 2, 3)
+for _ in range(3):
+    out, h = cell(torch.randn(2, 3, 2), h)
+    loss = out.pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward(retain_graph=True)
+    optimizer.step()
+"""
+
 
 def fix(folder: Path, text: str, options: Options | None = None, command: tuple[str, ...] = ()) -> Outcome:
     """Mend `text` as train.py; the file itself must stay as it was."""
@@ -85,6 +101,14 @@ def test_unsafe_takes_the_intended_meaning(tmp_path: Path) -> None:
     outcome = fix(tmp_path, programs.ARGUMENT_CHANGED, Options(unsafe=True))
     assert lines(outcome) == ["token = token + place"]
     runs(tmp_path, outcome)
+
+
+def test_what_only_unsafe_tries_is_offered_where_all_else_is_refuted(tmp_path: Path) -> None:
+    outcome = fix(tmp_path, CARRIED)
+    (finding,) = outcome.findings
+    assert (finding.state, finding.reason, outcome.changes) == ("unsafe", "changes-meaning", ())
+    assert finding.rewrite is not None and any("h.detach()" in edit.new for edit in finding.rewrite.edits)
+    assert finding.verdict is None and finding.rewrite not in [trial.rewrite for trial in finding.trials]
 
 
 def test_a_clean_program_is_left_alone(tmp_path: Path) -> None:

@@ -32,7 +32,13 @@ class Group:
         Those that change gradients on purpose are tried with `unsafe` only.
         """
         doubtful = tuple(r for r in self.alternatives if r.applicability == "unsafe")
-        return self.automatic + tuple(r for r in doubtful if unsafe or not rule(r.rule).changes_gradients)
+        held = self.kept_back(unsafe)
+        return self.automatic + tuple(r for r in doubtful if r not in held)
+
+    def kept_back(self, unsafe: bool) -> tuple[Rewrite, ...]:
+        """Alternatives that are not even tried without `unsafe`: they change gradients on purpose."""
+        doubtful = (r for r in self.alternatives if r.applicability == "unsafe" and not unsafe)
+        return tuple(r for r in doubtful if rule(r.rule).changes_gradients)
 
 
 def group(found: Iterable[Incident], project: Project, allowed: frozenset[str] | None) -> tuple[Group, ...]:

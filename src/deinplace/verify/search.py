@@ -100,7 +100,8 @@ class Search:
                 if result.ended and not self.still_there(group, result):
                     return Choice(group, rewrite, tuple(trials), "meaning-differs", True)
         bare = "not-fixable" if group.barred else "no-rewrite"
-        reason = "refuted" if trials else ("unsafe" if group.alternatives else bare)
+        untried = group.kept_back(self.unsafe) or (group.alternatives and not trials)
+        reason = "unsafe" if untried else "refuted" if trials else bare
         return Choice(group, None, tuple(trials), reason)
 
     def _holds(self, group: Group, rewrite: Rewrite, result: Result) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
-from deinplace.model import Finding, Place, Site, Span, Verdict
+from deinplace.model import Finding, Place, Rewrite, Site, Span, Verdict
 from deinplace.rules import all_rules, rule
 from deinplace.rules.base import Incident, Project
 from deinplace.verify.drivers import SEED, Driver
@@ -72,7 +72,7 @@ def findings(
             code, name, path, span, message(incident), state, reason,
             advice="" if done else advice(choice, incident, project, refused),
             conflict=incident.conflict, raised=incident.raised,
-            rewrite=choice.rewrite or next(iter(choice.group.alternatives), None),
+            rewrite=choice.rewrite or _offered(choice),
             verdict=_verdict(choice, proof if done else None),
             severity="error" if choice.group.incidents else "note",
             trials=choice.trials,
@@ -97,9 +97,15 @@ def _reported(choice: Choice, incident: Incident, project: Project) -> Site | No
     return next((claim for claim in claims if claim is not None), site)
 
 
+def _offered(choice: Choice) -> Rewrite | None:
+    """The rewrite to show where none was chosen: one that only `--unsafe` tries, where that is what is left."""
+    held = choice.group.kept_back(False) if choice.reason == "unsafe" else ()
+    return next(iter((*held, *choice.group.alternatives)), None)
+
+
 def _verdict(choice: Choice, proof: Verdict | None) -> Verdict | None:
     """The patch's verdict, unless this rewrite's own lines never ran."""
-    own = choice.trials[-1].verdict if choice.trials else None
+    own = choice.trials[-1].verdict if choice.trials and choice.reason != "unsafe" else None
     if proof is not None and (own is None or own.status == "confirmed"):
         return proof
     return own
