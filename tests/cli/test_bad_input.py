@@ -45,6 +45,15 @@ def test_a_driver_that_cannot_start(cli: Callable, write: Write, run: str, words
 
 
 @pytest.mark.usefixtures("untouched")
+@pytest.mark.parametrize("more", [(), ("--run", "python train.py")], ids=["harnesses", "command"])
+def test_an_interpreter_that_is_not_there(cli: Callable, write: Write, more: tuple[str, ...]) -> None:
+    write("train.py", FAILING)
+    result = cli("fix", ".", "--python", "/nowhere/python", *more)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "/nowhere/python" in last_line(result.stderr)
+
+
+@pytest.mark.usefixtures("untouched")
 def test_a_driver_that_fails_for_another_reason(cli: Callable, write: Write) -> None:
     write("train.py", OTHER_ERROR)
     result = cli("fix", ".", "--run", "python train.py")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import shlex
+import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -201,6 +202,8 @@ def _shown(given: list[str], config: Config, stdin_name: str | None) -> int:
 def _asked(config: Config) -> Asked:
     from deinplace.verify import Asked
 
+    if config.python is not None and shutil.which(config.python) is None:
+        raise DeinplaceError(f"--python {config.python}: no such program")
     folder, require = str(Path.cwd()), config.verify == "require"
     return Asked(folder, config.python, config.harness_timeout, config.paranoid, require)
 
