@@ -103,11 +103,17 @@ def main() -> int:
         left = options.models - sum(tally.count(s) for s in WORDS[:4]) if options.models else CHUNK
         if left <= 0:
             break
-        compare(runner, before, after, wanted[start : start + min(CHUNK, left)], tally)
+        chunk = wanted[start : start + min(CHUNK, left)]
+        if options.original_only:
+            states = originals(runner, before, chunk)
+            tally.states |= {n: "failed" if "error" in a else "equal" for n, a in states.items()}
+        else:
+            compare(runner, before, after, chunk, tally)
         print(f"{start}: {dict(Counter(tally.states.values()))}", file=sys.stderr, flush=True)
         if options.json:
             Path(options.json).write_text(json.dumps({"states": tally.states, "details": tally.details}, indent=1))
-    show_models(tally)
+    if not options.original_only:
+        show_models(tally)
     return int(tally.count("different") > 0)
 
 

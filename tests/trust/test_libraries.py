@@ -8,6 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from deinplace.analysis.source import Source
+from deinplace.verify.static import plan
+
 ROOT = Path(__file__).resolve().parents[2]
 FIXTURES = ROOT / "tests" / "fixtures" / "libraries"
 PLACE = "tinynets.blocks:"
@@ -37,3 +42,77 @@ def test_a_model_that_changed_is_told_from_those_that_did_not(tmp_path: Path) ->
     assert (
         f"mended: {PLACE}Squared: RuntimeError: one of the variables needed for gradient computation" in result.stdout
     )
+
+
+OPTIONAL_BIAS = """
+import torch
+from torch import Tensor, nn
+
+class Scaled(nn.Module):
+    def __init__(self, dim: int, biased: bool = False) -> None:
+        super().__init__()
+        self.linear = nn.Linear(dim, dim)
+        if biased:
+            self.bias = nn.Parameter(torch.zeros(dim))
+        else:
+            self.bias = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.bias is None:
+            return self.linear(x)
+        y = self.linear(x)
+        y += self.bias
+        return y.sigmoid()
+"""
+
+ROUNDED_NUMBER = """
+import torch
+
+def repeats(total, depth, taken: int):
+    left = round(total)
+    left -= taken
+    size = abs(depth)
+    size += taken
+    return left, size
+"""
+
+LIST_OF_PARAMETERS = """
+import torch
+from typing import List
+from torch import Tensor
+
+@torch.no_grad()
+def step(params: List[Tensor], grads: List[Tensor]) -> None:
+    for i, param in enumerate(params):
+        grad = grads[i]
+        update = torch.rand(3)
+        scale = (torch.rand(3) * 2).clamp_(min=1.0)
+        update.div_(scale)
+        param.add_(update, alpha=-0.1)
+"""
+
+
+def freed(text: str) -> str:
+    """The program after `fix --all`, proved from its source."""
+    source = Source.parse("a.py", text.encode())
+    edits = sorted((e for _, r, _ in plan({"a.py": source}, all_sites=True) for e in r.edits), key=lambda e: -e.start)
+    for edit in edits:
+        text = text[: edit.start] + edit.new + text[edit.end :]
+    return text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(OPTIONAL_BIAS, id="under autocast the bias that may be None has another type than the result"),
+        pytest.param(ROUNDED_NUMBER, id="round and abs of who knows what may be numbers"),
+    ],
+)
+def test_what_is_not_known_stays(text: str) -> None:
+    assert freed(text) == text
+
+
+def test_a_rewrite_that_frees_nothing_does_not_ride_with_one_that_does() -> None:
+    text = freed(LIST_OF_PARAMETERS)
+    assert "update = update.div(scale)" in text
+    assert "in enumerate(params):" in text and "param.add_(update" in text

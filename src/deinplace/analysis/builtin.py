@@ -76,7 +76,11 @@ def _number(m: Machine, name: str, args: list[Value]) -> Value:
     if name in ("abs", "round") and isinstance(first, Ten):
         from deinplace.analysis import ops
 
-        return ops.operate(m, name, {"self": first}, m.frame.node or ast.Pass(), {})
+        result = ops.operate(m, name, {"self": first}, m.frame.node or ast.Pass(), {})
+        if isinstance(result, Ten) and m.kind(first) != "tensor":  # these take numbers, too
+            for sid in result.sids:
+                m.update(sid, kind=m.kind(first))
+        return result
     if name == "id":
         m.escape(first, "has its id() taken")
     return Other("number", m.terms.make(name, *(m.term_of(a) for a in args)))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from deinplace.analysis import facts
 from deinplace.analysis.machine import Machine
 from deinplace.analysis.memory import children
-from deinplace.analysis.values import Const, Obj, Other, Ref, Ten, Value
+from deinplace.analysis.values import Const, Obj, Other, Ref, Ten, Union, Value
 
 _EXACT = {
     "torch.float32": "float",
@@ -77,7 +77,7 @@ def _leaves(m: Machine, value: Value, depth: int = 4) -> list[object]:
 def promoted(m: Machine, values: list[Value]) -> str:
     """The dtype of an elementwise result; empty where it is not known."""
     out = ""
-    known = [m.dtype_of(v) for v in values if isinstance(v, Ten)]
+    known = [m.dtype_of(v) for v in _options(values) if isinstance(v, Ten)]
     for dtype in known:
         if not dtype:
             return ""
@@ -100,7 +100,7 @@ def kept(m: Machine, op: str, target: Ten, others: list[Value]) -> bool:
         return dtype == "bool"
     if op in ("copy", "put", "fill", "zero"):
         return True
-    for value in others:
+    for value in _options(others):
         if isinstance(value, Const) and isinstance(value.value, complex):
             return False
         if isinstance(value, Const) and isinstance(value.value, int | float | bool):
@@ -118,7 +118,18 @@ def kept(m: Machine, op: str, target: Ten, others: list[Value]) -> bool:
                     return False
             elif not own and not m.lenient:
                 return False
+        elif isinstance(value, Other) and value.what in ("unknown", "ndarray") and not m.lenient:
+            return False
     return True
+
+
+def _options(values: Iterable[Value]) -> Iterator[Value]:
+    """Values, with all that each may be."""
+    for value in values:
+        if isinstance(value, Union):
+            yield from _options(value.options)
+        else:
+            yield value
 
 
 def narrows(m: Machine, op: str, target: Ten, others: list[Value], keywords: Mapping[str, Value]) -> bool:
