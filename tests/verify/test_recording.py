@@ -85,6 +85,27 @@ def test_two_runs_of_one_program_give_the_noise_floor(tmp_path: Path) -> None:
     assert {label for _, _, label in (*noise.noise, *noise.unstable)} == {"now", "t"}
 
 
+TRANSFORMED = """\
+import torch
+from torch.func import grad, vmap
+x = torch.ones(2, 300)
+per = vmap(grad(lambda p: (p.clone().add_(1) ** 2).sum() * {factor}))(x)
+del x, per
+"""
+
+
+def test_values_inside_transforms_of_functions_are_compared(tmp_path: Path) -> None:
+    driver = Driver((sys.executable, "train.py"), str(tmp_path))
+    with Laboratory() as lab:
+        runs = []
+        for factor in ("1", "1", "2"):
+            (tmp_path / "train.py").write_text(TRANSFORMED.format(factor=factor))
+            runs.append(lab.run(driver, Settings(record=True)))
+        assert [one.exit_code for one in runs] == [0, 0, 0]
+        assert compare(runs[0], runs[1], Comparison()).differences == []
+        assert compare(runs[0], runs[2], Comparison()).hard
+
+
 FORKED = """\
 import os, sys, multiprocessing, torch
 def work():

@@ -64,7 +64,7 @@ class Recorder:
         self.quiet, before = True, self.quiet
         start = time.perf_counter()
         try:
-            with torch._C.DisableTorchFunction(), torch.no_grad(), _no_dispatch(torch):
+            with torch._C.DisableTorchFunction(), _outside_transforms(torch), torch.no_grad(), _no_dispatch(torch):
                 yield
         finally:
             self.quiet = before
@@ -250,6 +250,15 @@ def _no_dispatch(torch: Any) -> Any:
     from torch.utils._python_dispatch import _disable_current_modes
 
     return _disable_current_modes()
+
+
+def _outside_transforms(torch: Any) -> Any:
+    """Context in which no torch.func transform wraps what is computed: our numbers must not become its tensors."""
+    if torch._C._functorch.peek_interpreter_stack() is None:
+        return contextlib.nullcontext()
+    from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
+
+    return temporarily_clear_interpreter_stack()
 
 
 def _tensors(value: Any) -> list[Any]:

@@ -46,19 +46,21 @@ class Sketcher:
         }
         try:
             flat = self._flat(value)
+            numbers = flat if flat.numel() <= WHOLE else self._project(flat)
+            raw = numbers.to(torch.float64).contiguous()
+            data = bytes(raw.numpy().tobytes() if _numpy(raw) else bytes(raw.untyped_storage()))
         except (RuntimeError, NotImplementedError, TypeError) as error:
             return {**described, "opaque": type(error).__name__}
-        numbers = flat if flat.numel() <= WHOLE else self._project(flat)
         if flat.numel() > WHOLE:
             described["sketch"] = True
-        raw = numbers.to(torch.float64).contiguous()
-        described["v"] = base64.b64encode(
-            bytes(raw.numpy().tobytes() if _numpy(raw) else bytes(raw.untyped_storage()))
-        ).decode()
+        described["v"] = base64.b64encode(data).decode()
         return described
 
     def _flat(self, value: Any) -> Any:
         torch = self.torch
+        functions = torch._C._functorch
+        while functions.is_functorch_wrapped_tensor(value):  # the values of a tensor inside torch.func transforms
+            value = functions.get_unwrapped(value)
         data = value.detach()
         if data.is_sparse or data.layout != torch.strided:
             data = data.to_dense()
