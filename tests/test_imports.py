@@ -97,7 +97,9 @@ def test_small_commands_load_little(tmp_path: Path, arguments: tuple[str, ...]) 
     assert not loaded(tmp_path, *arguments) & {"torch", "numpy", "libcst", "rich"}
 
 
-@pytest.mark.parametrize("arguments", [("check", "a.py"), ("fix", "--diff", "--no-harness", "a.py"), ("rules",), ("explain", "DIP102")])
+@pytest.mark.parametrize(
+    "arguments", [("check", "a.py"), ("fix", "--diff", "--no-harness", "a.py"), ("rules",), ("explain", "DIP102")]
+)
 def test_static_commands_never_load_torch(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     (tmp_path / "a.py").write_text("import torch\n\n\ndef f(x, y):\n    x = torch.relu(x)\n    x += y\n    return x\n")
     assert "torch" not in loaded(tmp_path, *arguments)

@@ -20,8 +20,8 @@ OLD = {
     "Output 1 of UnbindBackward0 is a view and is being modified inplace.": "one of several views",
     "Output 0 of BackwardHookFunctionBackward is a view and is being modified inplace.": "a full backward hook",
     "one of the variables needed for gradient computation has been modified by an inplace operation": "a tensor that",
-    "one of the variables needed for gradient computation has been modified by an inplace operation: [CPUFloatType [3]] "
-    "is at version 5; expected version 2 instead": "a tensor that",
+    "one of the variables needed for gradient computation has been modified by an inplace operation: [CPUFloatType [3]]"
+    " is at version 5; expected version 2 instead": "a tensor that",
     "[torch.cuda.HalfTensor [2, 512, 64]], which is output 0 of AsStridedBackward0, is at version 3; expected version "
     "2 instead. Hint: the backtrace further above shows the operation": "a tensor that",
     "leaf variable has been moved into the graph interior": "a part of a parameter",

@@ -44,10 +44,10 @@ def scan(function: Function) -> Scan:
     loads = found.loads
     while todo:
         node = todo.pop()
-        kind = type(node)
-        if kind is ast.Name:
-            if type(node.ctx) is not ast.Store:  # type: ignore[attr-defined]
-                loads.setdefault(node.id, []).append(node)  # type: ignore[attr-defined]
+        kind: Any = type(node)
+        if isinstance(node, ast.Name):
+            if type(node.ctx) is not ast.Store:
+                loads.setdefault(node.id, []).append(node)
             continue
         if kind is ast.Constant or not isinstance(node, ast.AST):
             continue
