@@ -90,11 +90,12 @@ import torch
 from torch.func import grad, vmap
 x = torch.ones(2, 300)
 per = vmap(grad(lambda p: (p.clone().add_(1) ** 2).sum() * {factor}))(x)
-del x, per
+nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], requires_grad=True)
+torch.nested.to_padded_tensor(nested * 2, 0.0).sum().backward()
 """
 
 
-def test_values_inside_transforms_of_functions_are_compared(tmp_path: Path) -> None:
+def test_values_inside_transforms_and_nested_tensors_are_compared(tmp_path: Path) -> None:
     driver = Driver((sys.executable, "train.py"), str(tmp_path))
     with Laboratory() as lab:
         runs = []

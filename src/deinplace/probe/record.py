@@ -97,7 +97,7 @@ class Recorder:
     def label(self, leaf: Any) -> str:
         """A name for a leaf that two runs share: its place in an optimizer, else its shape and dtype."""
         known = self.labels.get(id(leaf))
-        return known or f"leaf {tuple(leaf.shape)} {leaf.dtype}"
+        return known or f"leaf {'nested' if leaf.is_nested else tuple(leaf.shape)} {leaf.dtype}"
 
     def before_step(self, optimizer: Any) -> None:
         """Gradients that the step consumes."""

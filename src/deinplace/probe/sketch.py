@@ -39,6 +39,9 @@ class Sketcher:
         """Description of one tensor."""
         torch = self.torch
         self.devices.add(value.device.type)
+        if value.is_nested:  # has no shape of its own
+            parts = value.detach().unbind()
+            return {"q": [self.tensor(part) for part in parts[:ITEMS]], "n": len(parts)}
         described: dict[str, Any] = {
             "t": str(value.dtype).removeprefix("torch."),
             "s": list(value.shape),
