@@ -83,6 +83,9 @@ def main() -> int:
     parser.add_argument("--python", default=sys.executable, help="the interpreter that can import it")
     parser.add_argument("--models", type=int, default=0, metavar="N", help="stop after N models ran; 0 means all")
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="these models")
+    parser.add_argument(
+        "--largest", type=int, default=16_000_000, metavar="N", help="parameters of a model that is run"
+    )
     parser.add_argument("--work", default=str(Path(tempfile.gettempdir(), "deinplace-libraries")))
     parser.add_argument("--json", metavar="FILE", help="write every model's state to a file")
     parser.add_argument("--rewrite-only", action="store_true", help="run no model")
@@ -98,7 +101,7 @@ def main() -> int:
         return 0
     tally = Tally()
     wanted = options.only or listed(options.python, before, options.library)
-    runner = Runner(options.python, options.library)
+    runner = Runner(options.python, options.library, options.largest)
     for start in range(0, len(wanted), CHUNK):
         left = options.models - sum(tally.count(s) for s in WORDS[:4]) if options.models else CHUNK
         if left <= 0:
@@ -209,13 +212,14 @@ class Runner:
 
     python: str
     library: str
+    largest: int
 
     def answers(self, folder: Path, requests: Sequence[Answer]) -> Iterator[Answer]:
         """An answer for each request; a child that dies costs the model it was at."""
         left = list(requests)
         while left:
             text = "".join(json.dumps(r) + "\n" for r in left)
-            command = [self.python, str(CHILD), str(folder), self.library]
+            command = [self.python, str(CHILD), str(folder), self.library, str(self.largest)]
             result = subprocess.run(
                 command, input=text, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment()
             )
@@ -254,7 +258,7 @@ def compare(runner: Runner, before: Path, after: Path, names: Sequence[str], tal
 
 def originals(runner: Runner, before: Path, names: Sequence[str]) -> dict[str, Answer]:
     """What the original's models give, from the record where they are in it."""
-    record = before.with_name(f"models-{digest([CHILD])}.json")
+    record = before.with_name(f"models-{runner.largest}-{digest([CHILD])}.json")
     known = json.loads(record.read_text()) if record.exists() else {}
     known |= {a["name"]: a for a in runner.answers(before, [request(n) for n in names if n not in known])}
     record.write_text(json.dumps(known))

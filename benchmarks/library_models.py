@@ -1,7 +1,7 @@
 """Models of a library, built small and run once: the child of libraries.py, for an interpreter without deinplace.
 
     python library_models.py FOLDER LIBRARY --list          names, the most different ones first
-    python library_models.py FOLDER LIBRARY < REQUESTS      a line of JSON for each model that was asked for
+    python library_models.py FOLDER LIBRARY LARGEST < REQUESTS      a line of JSON for each model that was asked for
 
 FOLDER holds the copy of the library to import. A request is {"name", "way", "dump"}: `way` is the recipe to use (null:
 the first that works), `dump` a file for values, or null.
@@ -28,8 +28,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-LARGEST = 16_000_000
-"""Parameters of a model that still counts as small."""
 CPU_SECONDS, BYTES = 40, 6 << 30
 BROKEN = re.compile("modified by an inplace operation|is being used in an in-place operation|being modified inplace")
 HINTS = ("test_", "atto", "femto", "pico", "nano", "xxs", "xxt", "_xs", "tiny", "_ti", "mini", "small", "_s", "18", "0")
@@ -196,14 +194,14 @@ def guessed(kind: type, more: Mapping[str, Any]) -> dict[str, Any] | None:
     return {n: known[n] for n in wanted} if all(n in known for n in wanted) else None
 
 
-def run(library: str, name: str, way: int | None, dump: str | None) -> dict[str, Any]:
+def run(library: str, largest: int, name: str, way: int | None, dump: str | None) -> dict[str, Any]:
     """One model, forward and backward in train mode."""
     errors: list[str] = []
     for number, recipe in enumerate(recipes(library, name)):
         if way not in (None, number):
             continue
         try:
-            return {"name": name, "way": number, **measured(recipe, dump)}
+            return {"name": name, "way": number, **measured(recipe, largest, dump)}
         except TooLargeError as error:
             return {"name": name, "error": str(error), "large": True}
         except TookLong as error:
@@ -224,9 +222,9 @@ class TookLong(BaseException):
     """The model used up its time."""
 
 
-def measured(recipe: Recipe, dump: str | None) -> dict[str, Any]:
+def measured(recipe: Recipe, largest: int, dump: str | None) -> dict[str, Any]:
     """Digests of everything that came of a run."""
-    refuse_large(recipe)
+    refuse_large(recipe, largest)
     seed()
     model, given, options = recipe()
     count = sum(p.numel() for p in model.parameters())
@@ -251,7 +249,7 @@ def measured(recipe: Recipe, dump: str | None) -> dict[str, Any]:
     return {"digest": digest(values), "parameters": count, "gradients": len(gradients)}
 
 
-def refuse_large(recipe: Recipe) -> None:
+def refuse_large(recipe: Recipe, largest: int) -> None:
     """Count a model's parameters where none is filled."""
     try:
         with torch.device("meta"):
@@ -259,7 +257,7 @@ def refuse_large(recipe: Recipe) -> None:
     except Exception:  # noqa: BLE001 - what can't be built this way may still be built the other
         return
     count = sum(p.numel() for p in model.parameters())
-    if count > LARGEST:
+    if count > largest:
         raise TooLargeError(f"{count} parameters")
 
 
@@ -336,7 +334,7 @@ def main() -> None:
         print(json.dumps({"begin": request["name"]}), file=answers, flush=True)
         signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
         try:
-            answer = run(library, request["name"], request["way"], request["dump"])
+            answer = run(library, int(sys.argv[3]), request["name"], request["way"], request["dump"])
         except TookLong as error:
             answer = {"name": request["name"], "error": f"TookLong: {error}"}
         signal.setitimer(signal.ITIMER_PROF, 0)
