@@ -116,3 +116,12 @@ def test_a_rewrite_that_frees_nothing_does_not_ride_with_one_that_does() -> None
     text = freed(LIST_OF_PARAMETERS)
     assert "update = update.div(scale)" in text
     assert "in enumerate(params):" in text and "param.add_(update" in text
+
+
+def test_a_write_to_a_part_does_not_become_another_write_to_it() -> None:
+    text = freed(
+        LIST_OF_PARAMETERS.replace(
+            "        update.div_(scale)\n", "        update.div_(scale)\n        update[0] += 1\n"
+        )
+    )
+    assert "update[0] += 1" in text
