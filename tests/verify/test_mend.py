@@ -56,7 +56,18 @@ def runs(folder: Path, outcome: Outcome) -> None:
     assert done.returncode == 0, done.stderr
 
 
+SUBCLASS = """
+import torch
+
+x = torch.ones(3, requires_grad=True)
+class Sub(torch.Tensor): pass
+y = x.exp()
+y += 1
+y.sum().backward()
+"""
+"""A name of the main module is a class of tensors: it has no storage, and asking it raises a TypeError."""
 MENDED = {
+    "class of tensors": (SUBCLASS, ["y = y + 1"]),
     "residual": (programs.RESIDUAL, ["y = y + x"]),
     "both names are rebound": (programs.TWO_NAMES, ["d = b = d * 5"]),
     "the clock is no difference": (programs.CLOCK, ["y = y + 1"]),

@@ -178,7 +178,18 @@ class Session:
         return known
 
     def before_write(self, func: Any, written: tuple[tuple[int, str], ...], args: Any, kwargs: Any) -> None:
-        """Protect every saved tensor that the operator is about to overwrite."""
+        """Protect every saved tensor that the operator is about to overwrite.
+
+        Raises:
+            RuntimeError: the probe itself failed. A TypeError would not be seen: torch takes one in `x += r` for
+                `NotImplemented`, and Python then goes on with `x = x + r`.
+        """
+        try:
+            self._before_write(written, args, kwargs, func)
+        except TypeError as error:
+            raise RuntimeError(f"the probe failed at {func}: {error!r}") from error
+
+    def _before_write(self, written: tuple[tuple[int, str], ...], args: Any, kwargs: Any, func: Any) -> None:
         write: Write | None = None
         for position, name in written:
             value = args[position] if 0 <= position < len(args) else kwargs.get(name)
@@ -223,7 +234,7 @@ class Session:
 
     def event(self, func: Any, tensor: Any) -> Write:
         """Describe the write that is about to happen."""
-        frame = sys._getframe(2)
+        frame = sys._getframe(3)
         stack = frames.user_stack(8, frame)
         return Write(
             op=f"{func._schema.name}.{func._overloadname}" if hasattr(func, "_overloadname") else str(func),
@@ -244,10 +255,12 @@ def _replaced(handle: Handle) -> Any:
 
 
 def storage_key(tensor: Any) -> int | None:
-    """Identity of a tensor's storage; None for values without one (sparse, functional, not a tensor)."""
+    """Identity of a tensor's storage; None for values without one (sparse, functional, a class, not a tensor)."""
+    if isinstance(tensor, type):
+        return None
     try:
         return tensor.untyped_storage()._cdata  # type: ignore[no-any-return]
-    except (AttributeError, NotImplementedError, RuntimeError):
+    except (AttributeError, NotImplementedError, RuntimeError, TypeError):
         return None
 
 
