@@ -7,13 +7,16 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test lint format docs clean
+.PHONY: demo test test-all lint format docs clean
 
 demo: $(READY)
 	@examples/demo.sh $(BIN)
 
 test: lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -q
+
+test-all: lint
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -q -m "slow or not slow"
 
 lint: $(READY)
 	$(BIN)/ruff check .

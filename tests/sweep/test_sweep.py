@@ -140,7 +140,7 @@ def test_code_runs_only_where_the_line_says_so(
             "import torch\nfrom model import f\nf(torch.ones(2, requires_grad=True)).sum().backward()\n"
         )
 
-    sweep([quiet, f'{loud} run="python main.py"'])
+    sweep([quiet, f'{loud} run="{sys.executable} main.py"'])
 
     assert not (tmp_path / "repo0.ran").exists()
     assert (tmp_path / "repo1.ran").exists()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+import pytest
+
 from deinplace.verify.trial import orders_by_address
 
 from .test_mend import fix, lines
@@ -81,6 +83,7 @@ def test_what_orders_by_address_is_known() -> None:
     assert not orders_by_address(ast.parse("x = {a: b}\ny = offset(a)\nz = [a]"))
 
 
+@pytest.mark.slow
 def test_every_source_that_has_a_seed_is_seeded(tmp_path: Path) -> None:
     outcome = fix(tmp_path, SEEDED_FOR_THEM)
     assert [line.partition("#")[0] for line in lines(outcome)] == [
@@ -90,6 +93,7 @@ def test_every_source_that_has_a_seed_is_seeded(tmp_path: Path) -> None:
     assert verdict is not None and (verdict.status, verdict.max_abs_error) == ("confirmed", 0)
 
 
+@pytest.mark.slow
 def test_gradients_that_vary_by_themselves_are_not_judged(tmp_path: Path) -> None:
     outcome = fix(tmp_path, UNSTEADY)
     assert outcome.changes == () and outcome.verdict is None

@@ -67,6 +67,7 @@ def compared(folder: Path, program: str, new: str, names: tuple[str, ...]) -> di
         return {m.name: (m.status, m.reason) for m in modes(bench, changed, names, None, lambda _: None)}
 
 
+@pytest.mark.slow
 def test_checkpoints_of_both_kinds(tmp_path: Path) -> None:
     found = compared(tmp_path, DEPENDS_ON_THE_MODE, "y = y + x", ("checkpoint",))
     assert found == {
@@ -75,12 +76,14 @@ def test_checkpoints_of_both_kinds(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_a_program_that_cannot_run_so_is_said_to(tmp_path: Path) -> None:
     ((status, reason),) = compared(tmp_path, DEPENDS_ON_THE_MODE, "y = y + x", ("float64",)).values()
     assert status == "unconfirmed"
     assert reason.startswith("the program cannot run so: AssertionError: not meant for others")
 
 
+@pytest.mark.slow
 def test_a_wrong_patch_is_refuted_in_a_mode(tmp_path: Path) -> None:
     program = DEPENDS_ON_THE_MODE.replace("assert", "keep =")
     ((status, reason),) = compared(tmp_path, program, "y = y + x.detach()", ("float64",)).values()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from deinplace.verify import Options
 
 from .programs import RESIDUAL
@@ -13,6 +15,7 @@ RUNS_BY_ITSELF = RESIDUAL.replace("y += x", "y = y + x")
 HIDDEN = RESIDUAL.replace("y += x", "y.data += x")
 
 
+@pytest.mark.slow
 def test_an_original_that_runs_and_copy_on_write_agree(tmp_path: Path) -> None:
     outcome = fix(tmp_path, RUNS_BY_ITSELF, Options(all_sites=True))
     assert outcome.verdict is not None and outcome.verdict.status == "confirmed"

@@ -76,7 +76,8 @@ def _named(name: str, lookup: Lookup) -> Kind:
 def known(name: str) -> Kind:
     """What a class outside the project is, as far as its name tells.
 
-    Subclasses of Tensor in torch itself end in one of three words, or hold the first; a test compares that with torch.
+    Subclasses of Tensor in torch itself end in one of three words, hold the first, or are private; a test compares
+    that with torch.
     """
     top, _, last = name.partition(".")[0], "", name.rpartition(".")[2]
     if "." in name and top not in ("torch", "numpy"):
@@ -86,7 +87,8 @@ def known(name: str) -> Kind:
     if last.endswith(("Tensor", "Parameter", "Buffer")) and (top == "torch" or last in ("Tensor", "Parameter")):
         return "tensor"
     if top == "torch":
-        return "unknown" if "Tensor" in last else "other"
+        private = any(part.startswith("_") for part in name.split(".")[:-1])
+        return "unknown" if "Tensor" in last or private else "other"
     return "other" if name in _OTHERS or facts.module(f"torch.nn.{name}") is not None else "unknown"
 
 
