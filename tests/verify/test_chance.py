@@ -69,6 +69,7 @@ for step in range(2):
 """
 
 
+@pytest.mark.slow
 def test_an_order_that_hangs_on_addresses_refutes_nothing(tmp_path: Path) -> None:
     outcome = fix(tmp_path, SET_OF_PARAMETERS)
     statuses = {trial.verdict.status for finding in outcome.findings for trial in finding.trials}
