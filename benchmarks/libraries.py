@@ -35,9 +35,8 @@ from pathlib import Path
 from typing import Any
 
 import deinplace
-from deinplace.analysis.source import Source
 from deinplace.files import Selection, discover, load
-from deinplace.rewrite.apply import apply, check
+from deinplace.rewrite.apply import patched
 from deinplace.verify.everywhere import surveyed
 from deinplace.verify.static import choices
 
@@ -79,7 +78,7 @@ class Tally:
 def main() -> int:
     """Print what was rewritten and how many models are equal; 1 where one differs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("library", help="module name of the library")
+    parser.add_argument("package", metavar="LIBRARY", help="module name of the library")
     parser.add_argument("--python", default=sys.executable, help="the interpreter that can import it")
     parser.add_argument("--models", type=int, default=0, metavar="N", help="stop after N models ran; 0 means all")
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="these models")
@@ -91,17 +90,17 @@ def main() -> int:
     parser.add_argument("--rewrite-only", action="store_true", help="run no model")
     parser.add_argument("--original-only", action="store_true", help="only record what the original's models give")
     options = parser.parse_args()
-    before = copied(found(options.python, options.library), Path(options.work))
+    before = copied(found(options.python, options.package), Path(options.work))
     after = before
     if not options.original_only:
-        copies = rewritten(before / options.library)
+        copies = rewritten(before / options.package)
         after = Path(copies.folder)
-        show_rewrites(options.library, copies)
+        show_rewrites(options.package, copies)
     if options.rewrite_only:
         return 0
     tally = Tally()
-    wanted = options.only or listed(options.python, before, options.library)
-    runner = Runner(options.python, options.library, options.largest)
+    wanted = options.only or listed(options.python, before, options.package)
+    runner = Runner(options.python, options.package, options.largest)
     for start in range(0, len(wanted), CHUNK):
         left = options.models - sum(tally.count(s) for s in WORDS[:4]) if options.models else CHUNK
         if left <= 0:
@@ -170,11 +169,10 @@ def rewrite(top: Path, folder: str) -> Rewritten:
     taken = [c.rewrite for c in made if c.rewrite is not None]
     freed, reasons = surveyed(sources, taken)
     taken += [each for _, each, _ in freed]
-    edits = [edit for each in taken for edit in each.edits]
-    changed: dict[str, Source] = {}
-    for path in {edit.path for edit in edits}:
-        changed[path] = check(sources[path], apply(sources[path], edits), edits)
-        Path(path).write_bytes(sources[path].written(changed[path].text))
+    after = patched(sources, taken)
+    changed = {path: source for path, source in after.items() if source is not sources[path]}
+    for path, source in changed.items():
+        Path(path).write_bytes(sources[path].written(source.text))
     return Rewritten(
         folder,
         len(sources),

@@ -16,7 +16,7 @@ from typing import Any
 
 from . import control, detail, frames, modules
 from .events import Write
-from .watch import MAX_WRITES, Handle, Session, storage_key
+from .watch import Handle, Session, storage_key
 
 
 class State:
@@ -61,14 +61,8 @@ class Faithful(Session):
         """Note the write on each saved tensor that it touches."""
         for ref in entries:
             handle = ref()
-            if handle is None or storage_key(handle.original) != handle.key:
-                continue
-            if handle.writes is None:
-                handle.writes = []
-            if len(handle.writes) < MAX_WRITES and all(w.stack != write.stack for w in handle.writes):
-                handle.writes.append(write)
-                if handle.disjoint:
-                    handle.disjoint = not self.overlap(handle, tensor, write)
+            if handle is not None and storage_key(handle.original) == handle.key:
+                self.note(handle, tensor, write)
 
     def unpack(self, handle: Any) -> Any:
         """Give what is there now, or refuse it as PyTorch does."""

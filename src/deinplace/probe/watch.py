@@ -216,12 +216,16 @@ class Session:
                 if shape not in clones:
                     clones[shape] = original.clone()
                 handle.data = clones[shape]
-            if handle.writes is None:
-                handle.writes = []
-            if len(handle.writes) < MAX_WRITES and all(w.stack != write.stack for w in handle.writes):
-                handle.writes.append(write)
-                if handle.disjoint:
-                    handle.disjoint = not self.overlap(handle, tensor, write)
+            self.note(handle, tensor, write)
+
+    def note(self, handle: Handle, tensor: Any, write: Write) -> None:
+        """Remember that a write touched a saved tensor: the first few of those from different places."""
+        if handle.writes is None:
+            handle.writes = []
+        if len(handle.writes) < MAX_WRITES and all(w.stack != write.stack for w in handle.writes):
+            handle.writes.append(write)
+            if handle.disjoint:
+                handle.disjoint = not self.overlap(handle, tensor, write)
 
     def overlap(self, handle: Handle, tensor: Any, write: Write) -> bool:
         """Whether an element that was saved is also written; asked once for each pair of lines and pair of shapes."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from deinplace.model import Memory
-
-_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
+from deinplace.report.words import size
 
 
 def memory(cost: Memory) -> str:
@@ -19,14 +18,6 @@ def memory(cost: Memory) -> str:
     if cost.rewrites > 1:
         out.append(f'<p class="dim">measured for {cost.rewrites} rewrites together</p>')
     return "\n".join(["<h3>Memory</h3>", *out])
-
-
-def size(number: int) -> str:
-    """`1.5 MiB`."""
-    value, unit = float(number), 0
-    while value >= 1024 and unit < len(_UNITS) - 1:
-        value, unit = value / 1024, unit + 1
-    return f"{number} bytes" if unit == 0 else f"{value:.1f} {_UNITS[unit]}"
 
 
 def _pair(title: str, before: int, after: int) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
 from deinplace.analysis.source import Source
-from deinplace.model import Edit, FileChange
+from deinplace.model import Edit, FileChange, Rewrite
 
 
 class OverlapError(Exception):
@@ -72,6 +72,18 @@ def check(before: Source, after: str, edits: Sequence[Edit]) -> Source:
     if _untouched(before, [(e.start, e.end) for e in own]) != _untouched(result, _moved(own)):
         raise CheckError(f"{before.path}: a statement changed that was not edited")
     return result
+
+
+def patched(sources: Mapping[str, Source], rewrites: Iterable[Rewrite]) -> dict[str, Source]:
+    """All files after some rewrites.
+
+    Raises:
+        OverlapError: two of them edit the same place.
+        CheckError: the result would not be what it should.
+    """
+    edits = [e for r in rewrites for e in r.edits]
+    changed = {p: check(sources[p], apply(sources[p], edits), edits) for p in {e.path for e in edits}}
+    return {**sources, **changed}
 
 
 def _moved(edits: Sequence[Edit]) -> list[tuple[int, int]]:

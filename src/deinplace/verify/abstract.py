@@ -15,7 +15,7 @@ from deinplace.analysis.source import Source
 from deinplace.analysis.terms import Terms
 from deinplace.analysis.wanted import worth_running
 from deinplace.model import Rewrite
-from deinplace.rewrite.apply import CheckError, OverlapError, apply, check
+from deinplace.rewrite.apply import CheckError, OverlapError, patched
 
 MANY = 40
 """In so many files, at least, only functions that are worth it get a run of their own."""
@@ -48,26 +48,12 @@ class AbstractBench:
         """The report with what type checkers say."""
         return report if self.refine is None else self.refine(report)
 
-    def patched(self, rewrites: Iterable[Rewrite]) -> dict[str, Source]:
-        """All files after some rewrites.
-
-        Raises:
-            OverlapError: two of them edit the same place.
-            CheckError: the result would not be what it should.
-        """
-        edits = [e for r in rewrites for e in r.edits]
-        out = dict(self.sources)
-        for path in {e.path for e in edits}:
-            source = self.sources[path]
-            out[path] = check(source, apply(source, edits), edits)
-        return out
-
     def proves(
         self, rewrite: Rewrite, gone: Callable[[Report], bool], units: Iterable[Unit]
     ) -> tuple[Safety, Report | None]:
         """Whether one more rewrite mends its fault and changes nothing else."""
         try:
-            sources = self.patched([*self.taken, rewrite])
+            sources = patched(self.sources, [*self.taken, rewrite])
         except (OverlapError, CheckError) as error:
             return Safety(False, "not-editable", str(error)), None
         part = None if self.whole else self._part(rewrite, sources)

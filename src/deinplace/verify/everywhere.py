@@ -13,7 +13,7 @@ from deinplace.analysis.session import Session, merged
 from deinplace.analysis.source import Source
 from deinplace.analysis.terms import Terms
 from deinplace.model import Rewrite, Site, Span
-from deinplace.rewrite.apply import CheckError, OverlapError, apply, check
+from deinplace.rewrite.apply import CheckError, OverlapError, patched
 from deinplace.rules import sites, static_candidates
 from deinplace.rules.base import Project
 
@@ -40,20 +40,8 @@ def settled(
         more = [rewrite for _, rewrite, _ in found if allowed is None or rewrite.rule in allowed]
         if not more:
             break
-        now = after(now, more)
+        now = patched(now, more)
     return now
-
-
-def after(sources: Mapping[str, Source], rewrites: Sequence[Rewrite]) -> Mapping[str, Source]:
-    """All files after some rewrites.
-
-    Raises:
-        OverlapError: two of them edit the same place.
-        CheckError: the result would not be what it should.
-    """
-    edits = [e for r in rewrites for e in r.edits]
-    changed = {p: check(sources[p], apply(sources[p], edits), edits) for p in {e.path for e in edits}}
-    return {**sources, **changed}
 
 
 def surveyed(
@@ -109,7 +97,7 @@ class _Bench:
         self.session = Session(sources, self.terms, lenient=False, wanted=wanted, every=True)
         self.before = self.refined(self.session.report)
         self.written: Written = {}
-        self.current = self.run(self.patched([])) if taken else self.before
+        self.current = self.run(patched(sources, taken)) if taken else self.before
         self.whole = self.session.entering([e for r in taken for e in r.edits]) is None
         """Whether only a run of the whole project can tell what a rewrite does."""
         self.faulty = {hit.unit for hit in self.current.hits if hit.sure}
@@ -124,19 +112,6 @@ class _Bench:
     def refined(self, report: Report) -> Report:
         """The report with what type checkers say."""
         return report if self.refine is None else self.refine(report)
-
-    def patched(self, more: list[Rewrite]) -> dict[str, Source]:
-        """All files after the rewrites taken and some more.
-
-        Raises:
-            OverlapError: two of them edit the same place.
-            CheckError: the result would not be what it should.
-        """
-        edits = [e for r in (*self.taken, *more) for e in r.edits]
-        out = dict(self.sources)
-        for path in {e.path for e in edits}:
-            out[path] = check(self.sources[path], apply(self.sources[path], edits), edits)
-        return out
 
     def units(self, site: Site) -> frozenset[Unit] | str:
         """Units that make a site's write, where all of them write a tensor that may be freed; elsewhere, why not."""
@@ -187,7 +162,7 @@ class _Bench:
         """What the program does with these rewrites, where nobody sees a difference but that there are fewer writes."""
         rewrites = [r for _, r, _ in todo]
         try:
-            out = self.patched(rewrites)
+            out = patched(self.sources, [*self.taken, *rewrites])
         except (OverlapError, CheckError):
             return None
         part = None if self.whole else self._part(rewrites, out)

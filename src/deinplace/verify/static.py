@@ -23,6 +23,7 @@ from deinplace.model import (
     Site,
     Verdict,
 )
+from deinplace.rewrite.apply import patched
 from deinplace.rules import candidates, rule
 from deinplace.rules.base import Incident, Project
 from deinplace.verify.abstract import AbstractBench
@@ -247,7 +248,7 @@ def everywhere(sources: Mapping[str, Source], taken: Sequence[Rewrite], refine: 
 
 def fix_statically(sources: Mapping[str, Source], options: Options) -> Outcome:
     """Find and prove rewrites from the source alone; nothing is written."""
-    from deinplace.verify.everywhere import after, settled
+    from deinplace.verify.everywhere import settled
 
     allowed = options.allows()
     made = choices(sources, options.unsafe, allowed, options.refine)
@@ -258,7 +259,7 @@ def fix_statically(sources: Mapping[str, Source], options: Options) -> Outcome:
             r for _, r, _ in everywhere(sources, rewrites, options.refine) if allowed is None or r.rule in allowed
         ]
     if rewrites:
-        now = after(sources, rewrites)
+        now = patched(sources, rewrites)
         now = settled(now, sources, allowed, options.refine) if options.all_sites else now
     changes = tuple(FileChange(p, sources[p].text, now[p].text) for p in sorted(now) if now[p] is not sources[p])
     findings = tuple(finding(c, bool(changes)) for c in made)

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from deinplace.analysis.source import Source, SourceError
-from deinplace.model import Edit, Place, Rewrite
-from deinplace.rewrite.apply import CheckError, OverlapError, apply, check
+from deinplace.model import Place, Rewrite
+from deinplace.rewrite.apply import CheckError, OverlapError, patched
 from deinplace.rules import rule
 from deinplace.rules.base import Incident
 from deinplace.verify import incidents
@@ -68,12 +68,8 @@ class Bench:
         Raises:
             OverlapError, CheckError: the rewrites collide, or the result must not be written.
         """
-        edits: list[Edit] = list(dict.fromkeys(e for r in rewrites for e in r.edits))
-        out = {path: source for path, source in self.current.items() if source is not self.originals[path]}
-        for path in {e.path for e in edits}:
-            source = self.current[path]
-            out[path] = check(source, apply(source, edits), edits)
-        return out
+        after = patched(self.current, rewrites)
+        return {path: source for path, source in after.items() if source is not self.originals[path]}
 
     def run(self, rewrites: Iterable[Rewrite], watch: bool) -> Result:
         """Run with `rewrites` applied; with `watch` under copy-on-write, which shows the conflicts that are left."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from deinplace.analysis.source import Source
 from deinplace.model import FileChange, Finding, Outcome, Verdict
+from deinplace.rewrite.apply import patched
 from deinplace.verify.drivers import DriverError
 from deinplace.verify.harness import rungs
 from deinplace.verify.harness.contain import Chamber
@@ -168,7 +169,7 @@ class _Ladder:
         for witness in self.witnesses:
             offers = witness.judge(offers, self.current)
         kept = [o for o in offers if o.held and (o.confirmed or not self.asked.require)]
-        after = self.rest.patched(self.current, kept)
+        after = patched(self.current, (o.rewrite for o in kept))
         move = back(self.sources, self.current)
         found = self.rest.findings(offers, kept, noted=bool(self.witnesses))
         found = found if self.current == dict(self.sources) else [moved(f, move) for f in found]

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from deinplace.analysis.source import Source
 from deinplace.model import Finding, Place, Rewrite, Site, Trial, Verdict
-from deinplace.rewrite.apply import apply, check
 from deinplace.rules.base import Project
 from deinplace.verify import static, wording
 from deinplace.verify.groups import Group
@@ -109,14 +108,6 @@ class Rest:
                 offers.append(Offer(choice.site, choice.rewrite, choice))
         more = self.more if same else self._everywhere(current, made)
         return offers + [Offer(site, rewrite, None) for site, rewrite in more]
-
-    def patched(self, current: Mapping[str, Source], kept: Iterable[Offer]) -> dict[str, Source]:
-        """All files after the rewrites that are kept."""
-        edits = [e for o in kept for e in o.rewrite.edits]
-        out = dict(current)
-        for path in {e.path for e in edits}:
-            out[path] = check(current[path], apply(current[path], edits), edits)
-        return out
 
     def findings(self, offers: Sequence[Offer], kept: Sequence[Offer], noted: bool) -> list[Finding]:
         """A finding for each fault that is left to report, and, if `noted`, for each rewrite that `--all` asked for."""
