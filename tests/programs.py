@@ -72,3 +72,19 @@ while True:
     open("started", "w").close()
     time.sleep(0.05)
 """
+
+NET = """\
+import torch
+
+
+def forward(x: torch.Tensor) -> torch.Tensor:
+    y = torch.relu(x)
+    y += x
+    return y
+
+
+x = torch.ones(3, requires_grad=True)
+forward(x).sum().backward()
+"""
+"""A file that the source alone mends: a saved output is overwritten, and nobody else sees the write."""
+NET_FIXED = NET.replace("y += x", "y = y + x")

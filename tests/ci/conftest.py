@@ -9,22 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from programs import NET
 
 ROOT = Path(__file__).parents[2]
-NET = """\
-import torch
-
-
-def forward(x: torch.Tensor) -> torch.Tensor:
-    y = torch.relu(x)
-    y += x
-    return y
-
-
-x = torch.ones(3, requires_grad=True)
-forward(x).sum().backward()
-"""
-FIXED = NET.replace("y += x", "y = y + x")
 Git = Callable[..., str]
 
 

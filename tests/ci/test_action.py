@@ -10,8 +10,10 @@ import venv
 from pathlib import Path
 
 import pytest
-from ci.conftest import FIXED, NET, ROOT
+from ci.conftest import ROOT
 from ci.runner import Runner, load, named
+from programs import NET
+from programs import NET_FIXED as FIXED
 
 ACTION = load(ROOT / "action.yml")
 STEPS = ACTION["runs"]["steps"]

@@ -10,7 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from ci.conftest import FIXED, NET, Git
+from ci.conftest import Git
+from programs import NET
+from programs import NET_FIXED as FIXED
 
 Apply = Callable[..., subprocess.CompletedProcess[str]]
 EDIT = "@@ -5,3 +5,3 @@\n     y = torch.relu(x)\n-    y += x\n+    y = y + x\n     return y\n"

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ci.conftest import FIXED, NET, ROOT, Git
+from ci.conftest import ROOT, Git
+from programs import NET
+from programs import NET_FIXED as FIXED
 
 FILES = ("src", "pyproject.toml", "README.md", "LICENSE", ".pre-commit-hooks.yaml")
 

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ci.conftest import FIXED, NET, ROOT
+from ci.conftest import ROOT
+from programs import NET
+from programs import NET_FIXED as FIXED
 
 TEXT = (ROOT / "docs" / "ci.md").read_text("utf-8")
 BLOCKS = re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)

@@ -6,9 +6,11 @@ import re
 from pathlib import Path
 
 import pytest
-from ci.conftest import FIXED, NET, ROOT, Git
+from ci.conftest import ROOT, Git
 from ci.runner import Runner, load, named
 from ci.test_ci_apply import GOOD
+from programs import NET
+from programs import NET_FIXED as FIXED
 
 FIRST, SECOND = load(ROOT / "docs/ci/deinplace.yml"), load(ROOT / "docs/ci/deinplace-apply.yml")
 STEPS = SECOND["jobs"]["apply"]["steps"]

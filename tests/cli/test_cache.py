@@ -7,21 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from programs import NET
 
 Write = Callable[[str, str], Path]
-NET = """\
-import torch
-
-
-def forward(x: torch.Tensor) -> torch.Tensor:
-    y = torch.relu(x)
-    y += x
-    return y
-
-
-x = torch.ones(3, requires_grad=True)
-forward(x).sum().backward()
-"""
 
 
 @pytest.fixture

@@ -18,6 +18,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 import yaml
+from programs import NET
+from programs import NET_FIXED as FIXED
 
 import deinplace
 from deinplace.cli import _guarded
@@ -29,20 +31,6 @@ from deinplace.report import words
 from deinplace.rules import all_rules
 
 ROOT = Path(__file__).parents[2]
-NET = """\
-import torch
-
-
-def forward(x: torch.Tensor) -> torch.Tensor:
-    y = torch.relu(x)
-    y += x
-    return y
-
-
-x = torch.ones(3, requires_grad=True)
-forward(x).sum().backward()
-"""
-FIXED = NET.replace("y += x", "y = y + x")
 
 
 @dataclass(frozen=True)

@@ -10,25 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from programs import NET
+from programs import NET_FIXED as FIXED
 
 from deinplace.analysis.source import Source
 from deinplace.ignores import add
 from deinplace.model import Finding, Span
-
-NET = """\
-import torch
-
-
-def forward(x: torch.Tensor) -> torch.Tensor:
-    y = torch.relu(x)
-    y += x
-    return y
-
-
-x = torch.ones(3, requires_grad=True)
-forward(x).sum().backward()
-"""
-FIXED = NET.replace("y += x", "y = y + x")
 
 
 def test_fix_is_a_filter(cli: Callable, tmp_path: Path) -> None:
