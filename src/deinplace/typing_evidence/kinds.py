@@ -87,7 +87,7 @@ def known(name: str) -> Kind:
     if last.endswith(("Tensor", "Parameter", "Buffer")) and (top == "torch" or last in ("Tensor", "Parameter")):
         return "tensor"
     if top == "torch":
-        private = any(part.startswith("_") for part in name.split(".")[:-1])
+        private = any(part.startswith("_") and part != "_C" for part in name.split(".")[:-1])  # _C has public ones
         return "unknown" if "Tensor" in last or private else "other"
     return "other" if name in _OTHERS or facts.module(f"torch.nn.{name}") is not None else "unknown"
 
