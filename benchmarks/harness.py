@@ -3,9 +3,12 @@
 The library is a folder of Python source, installed or unpacked, which `--python` can import with what it needs:
 
     python benchmarks/harness.py SITE_PACKAGES/timm/layers --python VENV/bin/python [--seconds 10] [--failed]
+    python benchmarks/harness.py COPY/timm --fix --python VENV/bin/python [--failed]
 
 Prints, for module classes and for functions with sites, how many were built, ran forward, ran backward, and the lines
-with sites that a harness reached. Time limits make the last digits depend on the machine.
+with sites that a harness reached. With `--fix`, what `deinplace fix --all` confirms by itself, without a driver: the
+share of the rewrites, by rung, and how many a harness refuted; nothing is written. The folder has to be what `import`
+finds, such as a copy in the current folder. Time limits make the last digits depend on the machine.
 """
 
 from __future__ import annotations
@@ -15,12 +18,17 @@ import ast
 import json
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from deinplace.analysis.source import Source, SourceError
+from deinplace.model import Outcome
 from deinplace.rules import sites
+from deinplace.verify import Asked, Options
+from deinplace.verify.harness.ladder import Ladder
+from deinplace.verify.harness.rest import Offer
 from deinplace.verify.harness.synthesise import Attempt, Item, items, search
 
 FILES = 10
@@ -83,6 +91,59 @@ def table(title: str, attempts: Sequence[Attempt]) -> None:
     )
 
 
+def fixed(sources: dict[str, Source], options: argparse.Namespace) -> None:
+    """What a climb of the whole ladder confirms, and why it does not confirm the rest."""
+
+    def progress(text: str) -> None:
+        print(f"{time.monotonic() - start:7.0f} s  {text}", file=sys.stderr, flush=True)
+
+    start = time.monotonic()
+    ladder = Ladder(sources, Options(all_sites=True), Asked(str(Path.cwd()), options.python, options.seconds), progress)
+    try:
+        shares(ladder, ladder.climb(), options)
+    finally:
+        ladder.close()
+    print(f"{time.monotonic() - start:.0f} s")
+
+
+def shares(ladder: Ladder, outcome: Outcome, options: argparse.Namespace) -> None:
+    """The rewrites by what became of them."""
+    rungs = {w.driver.title: w.harness.rung for w in ladder.witnesses}
+    offers = ladder.offers
+    done = [o for o in offers if o.confirmed]
+    methods = [o for o in offers if "." in o.site.function.partition(".<locals>")[0]]
+    own = [o for o in methods if o.confirmed]
+    states = Counter(f"{f.state} {f.reason}".strip() for f in outcome.findings if f.severity != "note")
+    print(f"rewrites {len(offers)}  confirmed {len(done)} ({len(done) / max(len(offers), 1):.1%})")
+    print(f"  of methods {len(methods)}  confirmed {len(own)} ({len(own) / max(len(methods), 1):.1%})")
+    for rung, count in Counter(rungs.get(o.verdict.driver, "?") for o in done if o.verdict).most_common():
+        print(f"  by {rung}: {count}")
+    print(f"  refuted by a harness, not written: {sum(o.reason == 'refuted' for o in offers)}")
+    used, unused = len(ladder.witnesses), len(ladder.misses)
+    print(f"  runs {outcome.runs}, harnesses used {used}, of no use {unused}; faults: {dict(states)}")
+    left = [(o, _why(o, ladder)) for o in offers if not o.confirmed]
+    for kind, count in Counter(why.partition(":")[0] for _, why in left).most_common():
+        print(f"  not confirmed: {count} {kind}")
+    for offer, why in left if options.failed else ():
+        print(f"{offer.site.path}:{offer.site.statement.line} {offer.site.function}: {why}")
+    for note in outcome.notes if options.failed else ():
+        print(f"note: {note}")
+
+
+def _why(offer: Offer, ladder: Ladder) -> str:
+    """Why no harness confirms a rewrite."""
+    if offer.reason:
+        return f"{offer.reason}: {offer.trial.verdict.reason if offer.trial else ''}"
+    place = (offer.site.path, offer.site.function)
+    owner = (place[0], place[1].partition(".<locals>")[0])
+    for miss in ladder.misses:
+        if owner in miss.harness.exercises or place in miss.harness.exercises:
+            return f"no harness: {miss.harness.title}: {miss.reason}"
+    if any(owner in w.harness.exercises for w in ladder.witnesses):
+        return "its line was not reached"
+    return f"no harness was tried: {offer.trial.verdict.reason if offer.trial else ''}"
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -94,8 +155,12 @@ def main() -> None:
     parser.add_argument("--failed", action="store_true", help="list what failed, and why")
     parser.add_argument("--every", type=int, default=1, help="only every n-th class")
     parser.add_argument("--json", help="file for the attempts' reasons")
+    parser.add_argument("--fix", action="store_true", help="what `fix --all` confirms without a driver")
     options = parser.parse_args()
     sources = parsed(options.paths)
+    if options.fix:
+        fixed(sources, options)
+        return
     wanted = with_sites(sources) if options.sites else [i for s in sources.values() for i in classes(s)]
     start = time.monotonic()
     attempts = attempted(sources, wanted[:: options.every], options)

@@ -13,7 +13,7 @@ from deinplace.verify.drivers import DriverError
 from deinplace.verify.harness import rungs
 from deinplace.verify.harness.contain import Chamber
 from deinplace.verify.harness.model import Harness, Miss
-from deinplace.verify.harness.rest import Rest
+from deinplace.verify.harness.rest import Offer, Rest
 from deinplace.verify.harness.witness import Witness
 from deinplace.verify.lines import back, moved, without
 from deinplace.verify.mend import ContradictionError, Options
@@ -39,15 +39,15 @@ class Asked:
 
 def mend_unasked(sources: Mapping[str, Source], options: Options, asked: Asked, progress: Progress) -> Outcome:
     """Find and prove rewrites with the drivers that the project itself holds; nothing is written."""
-    ladder = _Ladder(sources, options, asked, progress)
+    ladder = Ladder(sources, options, asked, progress)
     try:
         return ladder.climb()
     finally:
         ladder.close()
 
 
-class _Ladder:
-    """One climb."""
+class Ladder:
+    """One climb; what it tried and what came of it stays until it is closed."""
 
     def __init__(self, sources: Mapping[str, Source], options: Options, asked: Asked, progress: Progress) -> None:
         self.sources, self.options, self.asked, self.progress = sources, options, asked, progress
@@ -56,6 +56,8 @@ class _Ladder:
         self.chosen = False
         self.started = time.monotonic()
         self.witnesses: list[Witness] = []
+        self.offers: list[Offer] = []
+        """Rewrites that the analysis proves, as the harnesses judged them; known once the climb is over."""
         self.misses: list[Miss] = []
         self.findings: list[Finding] = []
         self.notes: list[str] = []
@@ -168,6 +170,7 @@ class _Ladder:
         offers = self.rest.left(self.current, self.findings, ran)
         for witness in self.witnesses:
             offers = witness.judge(offers, self.current)
+        self.offers = offers
         kept = [o for o in offers if o.held and (o.confirmed or not self.asked.require)]
         after = patched(self.current, (o.rewrite for o in kept))
         move = back(self.sources, self.current)
