@@ -19,6 +19,8 @@ DIAGNOSED = "diagnosed"
 """The reason code of a finding that nobody tried to mend, since only a diagnosis was asked for."""
 ABOUT_COMMENTS = "suppression"
 """The reason code of a finding about a comment that silences findings."""
+PROBE_DIFFERS = "probe-differs"
+"""The code of the problem that a program behaves otherwise while it is watched."""
 
 
 def operation(op: str) -> str:
@@ -142,6 +144,8 @@ def summary(outcome: Outcome) -> str:
     shown = [f for f in outcome.findings if f.state != "suppressed" and f.severity != "note"]
     findings = [f for f in shown if f.reason != ABOUT_COMMENTS]
     comments = _comments([f for f in shown if f.reason == ABOUT_COMMENTS])
+    if not findings and any(p.code == PROBE_DIFFERS for p in outcome.problems):
+        return "Nothing can be said of in-place faults"
     if not findings:
         looked = f" in {_count(outcome.files, 'file')}" if outcome.files and outcome.command == "check" else ""
         return f"Found no in-place faults{looked}{comments}"

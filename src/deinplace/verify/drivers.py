@@ -186,6 +186,16 @@ class Laboratory:
         code, out, err = self.execute(command, driver, path, live)
         return Run(code, out, err, time.monotonic() - start, _collect(folder))
 
+    def bare(self, driver: Driver, env: Mapping[str, str]) -> Run:
+        """Run the driver once without the probe, in an environment of its own.
+
+        Raises:
+            DriverError: the command cannot be started.
+        """
+        start = time.monotonic()
+        code, out, err = _execute(driver.resolved(), driver, env, self.folder / "settings.json", live=False)
+        return Run(code, out, err, time.monotonic() - start, ())
+
     def execute(
         self, command: tuple[str, ...], driver: Driver, settings: Path, live: bool
     ) -> tuple[int | None, str, str]:
@@ -242,7 +252,7 @@ def environment(driver: Driver, settings: Path) -> dict[str, str]:
 
 
 def _execute(
-    command: tuple[str, ...], driver: Driver, env: dict[str, str], settings: Path, live: bool
+    command: tuple[str, ...], driver: Driver, env: Mapping[str, str], settings: Path, live: bool
 ) -> tuple[int | None, str, str]:
     """Start, wait, and end all that the run started when time is up or the user interrupts.
 

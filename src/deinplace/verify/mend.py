@@ -11,10 +11,10 @@ from deinplace.analysis.source import Source
 from deinplace.model import FileChange, ModeVerdict, Outcome, Raised, Verdict
 from deinplace.rules import rule
 from deinplace.rules.base import Incident, Project
-from deinplace.verify import incidents, wording
+from deinplace.verify import alone, incidents, wording
 from deinplace.verify.broad import Broad, lines_that_wrote
 from deinplace.verify.cost import memory
-from deinplace.verify.drivers import Driver, Laboratory, Run, Settings
+from deinplace.verify.drivers import Driver, DriverError, Laboratory, Run, Settings
 from deinplace.verify.groups import group
 from deinplace.verify.lines import back, moved
 from deinplace.verify.recording import Comparison, compare, noise_floor
@@ -65,7 +65,18 @@ def mend(driver: Driver | None, sources: Mapping[str, Source], options: Options,
 
         return fix_statically(sources, options)
     with Laboratory() as lab:
-        return Mender(lab, driver, sources, options, progress).mend()
+        mender = Mender(lab, driver, sources, options, progress)
+        try:
+            outcome = mender.mend()
+        except DriverError:
+            said = alone.fails_only_watched(lab, driver, mender.watched, len(sources))
+            if said is None:
+                raise
+            return said
+        if not alone.found_nothing(outcome):
+            return outcome
+        progress("running the program by itself")
+        return alone.checked(outcome, lab, driver)
 
 
 class ContradictionError(Exception):
@@ -87,6 +98,7 @@ class Mender:
         self.lab, self.driver, self.sources = lab, driver, sources
         self.start = dict(start if start is not None else sources)
         self.options, self.progress = options, progress
+        self.watched: Run | None = None
         self.first: Run | None = None
         self.emulate: dict[str, object] | None = None
         self.bench: Bench | None = None
@@ -104,7 +116,7 @@ class Mender:
             ContradictionError: it refutes what `start` changes.
         """
         self.progress("running the program under the probe")
-        first = self.lab.run(self.driver, Settings(watch=True, record=True, sites=True))
+        first = self.watched = self.lab.run(self.driver, Settings(watch=True, record=True, sites=True))
         self.ran = lines_that_wrote(first)
         if self.options.all_sites and first.attached and first.exit_code == 0 and not first.torch:
             self.notes.append("the program never imports torch: it has no tensors to write")
@@ -237,10 +249,10 @@ class Mender:
         if bench.oracle is None or bench.spent() or self.refused or any(c.kind == "version" for c in met):
             return known
         self.progress("running the original as it is")
-        plain = self.lab.run(self.driver, Settings(record=True, functions=bench.functions))
-        if plain.exit_code != 0:
+        literal = self.lab.run(self.driver, Settings(record=True, functions=bench.functions))
+        if literal.exit_code != 0:
             return known
-        if not compare(bench.oracle, plain, bench.noise).hard:
+        if not compare(bench.oracle, literal, bench.noise).hard:
             return f"the original as it is, and {known}: both agree"
         self.notes.append(
             "the original as it is computes other gradients than it means: a write is hidden from autograd"
