@@ -119,6 +119,27 @@ def test_a_fault_that_no_program_reaches_is_shown_by_a_test(tmp_path: Path) -> N
     assert (outcome.verdict.status, outcome.verdict.driver) == ("confirmed", "pytest test_net.py")
 
 
+FAILING = """
+import pytest
+
+@pytest.mark.parametrize("name", ["a - b", "c"])
+def test_that_is_out_of_date(name):
+    assert name == "c", "renamed"
+
+def test_another():
+    raise KeyError("gone")
+"""
+
+
+def test_tests_that_fail_anyway_do_not_cost_the_others(tmp_path: Path) -> None:
+    (tmp_path / "test_net.py").write_text(TEST + FAILING)
+    outcome = mended(tmp_path, net=NET)
+    (change,) = outcome.changes
+    assert change.after == NET.replace("y += x", "y = y + x")
+    assert outcome.verdict is not None and outcome.verdict.status == "confirmed"
+    assert outcome.verdict.driver == "pytest test_net.py without 2 tests of it that fail anyway"
+
+
 def test_a_fault_that_nothing_else_reaches_is_shown_by_an_example(tmp_path: Path) -> None:
     outcome = mended(tmp_path, net=NET, require=True)
     (change,) = outcome.changes

@@ -10,7 +10,9 @@ from deinplace.analysis.source import Source
 from deinplace.verify.harness import tests as rung_b
 from deinplace.verify.harness.examples import examples
 from deinplace.verify.harness.imports import module_of
+from deinplace.verify.harness.model import Harness
 from deinplace.verify.harness.programs import programs
+from deinplace.verify.harness.tests import passing
 
 TRAIN = "import torch\nx = torch.ones(1, requires_grad=True)\nx.sum().backward()\n"
 MAIN = "import torch\n\n\ndef main():\n    torch.ones(1, requires_grad=True).sum().backward()\n\n\n"
@@ -121,3 +123,30 @@ def test_names_of_modules(tmp_path: Path) -> None:
     assert module_of(str(tmp_path / "src/pkg/sub/net.py"), str(tmp_path)) == (str(tmp_path / "src"), "pkg.sub.net")
     assert module_of(str(tmp_path / "src/pkg/__init__.py"), str(tmp_path)) == (str(tmp_path / "src"), "pkg")
     assert module_of(str(tmp_path / "alone.py"), str(tmp_path)) == (str(tmp_path), "alone")
+
+
+PRINTED = """..F
+=========================== short test summary info ============================
+FAILED tests/test_a.py::test_b[x - y] - AssertionError: no
+FAILED tests/test_a.py::test_c
+ERROR tests/test_a.py::test_d - RuntimeError: a leaf Variable that requires grad is being used in an in-place operation.
+{counts}
+"""
+
+
+@pytest.mark.parametrize("counts", ["2 failed, 3 passed, 1 error in 0.1s", "2 failed, 1 error in 0.1s"])
+def test_what_fails_with_an_in_place_error_is_kept(counts: str) -> None:
+    harness = Harness("tests", "pytest test_a.py", ".", command=("python", "-m", "pytest", "test_a.py"))
+    found = passing(harness, PRINTED.format(counts=counts))
+    assert found is not None
+    assert found.command[4:] == (
+        "--deselect", "tests/test_a.py::test_b[x - y]", "--deselect", "tests/test_a.py::test_c",
+    )  # fmt: skip
+    assert passing(found, PRINTED.format(counts=counts)) is None
+
+
+@pytest.mark.parametrize(
+    "printed", ["FAILED a.py::test_b\n1 failed in 0.1s", "ERROR a.py\n1 error in 0.1s", "3 passed in 0.1s", ""]
+)
+def test_without_any_test_that_passes_there_is_nothing_to_run(printed: str) -> None:
+    assert passing(Harness("tests", "pytest a.py", ".", command=("python", "-m", "pytest", "a.py")), printed) is None

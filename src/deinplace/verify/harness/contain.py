@@ -39,6 +39,8 @@ class Chamber(Laboratory):
         """What the last run was refused."""
         self.ended = ""
         """Why the last run was ended from outside; empty where it was not."""
+        self.printed = ""
+        """What the last run wrote to its standard output, of the beginning and of the end."""
 
     def __enter__(self) -> Chamber:
         return self
@@ -62,7 +64,9 @@ class Chamber(Laboratory):
         """
         self._fresh()
         self.ended, self.refused = "", ()
-        return super().run(driver, replace(settings, overlay={**self.base, **settings.overlay}))
+        run = super().run(driver, replace(settings, overlay={**self.base, **settings.overlay}))
+        self.printed = run.stdout
+        return run
 
     def _fresh(self) -> None:
         for name in ("work", "tmp", "home"):
