@@ -13,7 +13,7 @@ import torch
 FAULTS = (
     "modified by an inplace operation", "leaf Variable that requires grad", "is a view and is being modified inplace",
     "single memory location", "a view of a leaf", "backward through the graph a second time",
-    "Can't detach views in-place",
+    "Can't detach views in-place", "is a view and its base or another view",
     "support automatic differentiation", "derivative for set_ is not implemented",
 )  # fmt: skip
 

@@ -306,6 +306,8 @@ def store_item(
     if isinstance(base, Obj):
         content = m.m.peek(base.oid)
         if isinstance(content, Items):
+            if base.what == "tuple":
+                m.observe("raises", m.terms.make("no item assignment"))
             items = list(content.items)
             if isinstance(index, Const) and isinstance(index.value, int) and -len(items) <= index.value < len(items):
                 items[index.value] = value

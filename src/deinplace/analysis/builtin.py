@@ -287,6 +287,9 @@ def container(m: Machine, base: Obj, attr: str, args: list[Value], keywords: dic
     return Other("unknown")
 
 
+_METHODS = {"list": frozenset(dir(list)), "tuple": frozenset(dir(tuple))}
+
+
 def _list_method(m: Machine, base: Obj, content: Items, attr: str, args: list[Value], node: ast.AST) -> Value:
     if attr == "append" and args:
         attributes.extend(m, base, [args[0]], False)
@@ -320,6 +323,8 @@ def _list_method(m: Machine, base: Obj, content: Items, attr: str, args: list[Va
         return NONE
     if attr == "reverse":
         m.m.cells[base.oid] = Items(content.items[::-1], content.open)
+    if base.what in ("list", "tuple") and attr not in _METHODS[base.what]:
+        m.observe("raises", m.terms.make("no attribute", attr))
     return NUMBER
 
 

@@ -9,7 +9,7 @@ from deinplace.analysis import attributes, context, declared, facts, writes
 from deinplace.analysis.expressions import OPERATORS, binary, evaluate, truth
 from deinplace.analysis.iteration import iterate
 from deinplace.analysis.machine import Loop, Machine, UnreachedError
-from deinplace.analysis.memory import Memory
+from deinplace.analysis.memory import Memory, tensors_in
 from deinplace.analysis.names import import_statement, lookup
 from deinplace.analysis.source import span_of
 from deinplace.analysis.values import (
@@ -273,9 +273,12 @@ def _for(m: Machine, node: ast.For | ast.AsyncFor) -> None:
         return
     loop = Loop()
     m.frame.loops.append(loop)
+    made = len(m.writes)
     for value in values:
         if m.mem is None:
             break
+        if any(_outdated(m, t, made) for t in tensors_in(value, m.m, 2)):
+            m.observe("refused", m.term_of(value))
         assign(m, node.target, value)
         execute(m, node.body)
         m.mem = m.merge_all([m.mem, *loop.continues])
@@ -284,6 +287,13 @@ def _for(m: Machine, node: ast.For | ast.AsyncFor) -> None:
     if m.mem is not None:
         execute(m, node.orelse)
     m.mem = m.merge_all([m.mem, *loop.breaks])
+
+
+def _outdated(m: Machine, value: Ten, made: int) -> bool:
+    """One of several views made at once, whose base was written since: autograd refuses to read it."""
+    if value.view != "multi" or m.grad == "off" or m.grad_of(value) != "yes":
+        return False
+    return any(w.view != "multi" and w.grad_on and set(w.sids) & set(value.sids) for w in m.writes[made:])
 
 
 def _perhaps(m: Machine, node: ast.For | ast.AsyncFor) -> None:
