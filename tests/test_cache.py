@@ -4,12 +4,31 @@ from __future__ import annotations
 
 import json
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from deinplace.cache import Cache, Entry, groups, key
-from deinplace.model import Evidence, Finding, Problem, Raised, Span
+from deinplace.model import (
+    Conflict,
+    Edit,
+    Event,
+    Evidence,
+    FileChange,
+    Finding,
+    Memory,
+    ModeVerdict,
+    Outcome,
+    Place,
+    Problem,
+    Raised,
+    Rewrite,
+    Span,
+    TensorInfo,
+    Trial,
+    Verdict,
+)
 
 FOUND = Finding(
     "DIP102", "augmented-assignment", "/a.py", Span(1, 2, 3, 4), "why", "advised", "static", severity="warning",
@@ -20,10 +39,10 @@ ENTRY = Entry((FOUND,), (Problem("/b.py", "is not valid Python", 3, "syntax"),),
 
 def test_an_entry_is_read_as_it_was_written(tmp_path: Path) -> None:
     cache = Cache(tmp_path / "new" / "cache")
-    assert cache.get("abc") is None
+    assert cache.get("abc", Entry) is None
     cache.put("abc", ENTRY)
-    assert cache.get("abc") == ENTRY
-    assert cache.get("abd") is None
+    assert cache.get("abc", Entry) == ENTRY
+    assert cache.get("abd", Entry) is None
 
 
 def test_nobody_else_can_read_it(tmp_path: Path) -> None:
@@ -35,14 +54,19 @@ def test_nobody_else_can_read_it(tmp_path: Path) -> None:
 
 def _broken(text: str) -> list[str]:
     data = json.loads(text)
-    finding = data["findings"][0]
+    record = data["record"]
+    finding = record["findings"][0]
+
+    def holding(**changed: object) -> str:
+        return json.dumps({**data, "record": {**record, **changed}})
+
     return [
         "", text[:-20], "null", "[]", "{}", '{"key": "abc"}', "\x00",
         json.dumps({**data, "key": "other"}),
-        json.dumps({**data, "findings": [{**finding, "span": {"line": "1"}}]}),
-        json.dumps({**data, "findings": [{**finding, "unknown": 1}]}),
-        json.dumps({**data, "findings": [{**finding, "rule": None}]}),
-        json.dumps({**data, "problems": [3]}),
+        holding(findings=[{**finding, "span": {"line": "1"}}]),
+        holding(findings=[{**finding, "unknown": 1}]),
+        holding(findings=[{**finding, "rule": None}]),
+        holding(problems=[3]),
     ]  # fmt: skip
 
 
@@ -52,24 +76,32 @@ def test_what_cannot_be_read_is_ignored_and_written_again(tmp_path: Path, n: int
     cache.put("abc", ENTRY)
     (path,) = tmp_path.rglob("*.json")
     path.write_text(_broken(path.read_text())[n])
-    assert cache.get("abc") is None
+    assert cache.get("abc", Entry) is None
     cache.put("abc", ENTRY)
-    assert cache.get("abc") == ENTRY
+    assert cache.get("abc", Entry) == ENTRY
 
 
-def test_what_a_run_showed_is_not_kept(tmp_path: Path) -> None:
-    from dataclasses import replace
-
+def test_all_that_a_run_shows_is_kept_as_well(tmp_path: Path) -> None:
+    place = Place("/a.py", Span(1, 0, 1, 9), "f")
+    event = Event("aten::add_", (place,), TensorInfo((2, 3), "float32"), expressions=(Span(1, 2, 1, 3),))
+    rewrite = Rewrite("DIP102", "x", (Edit("/a.py", 1, 2, "é\udc80"),), "safe", 1, "/a.py", (("/a.py", "f"),))
+    verdict = Verdict("confirmed", "", max_abs_error=1, tolerance=float("inf"), modes=(ModeVerdict("amp", "refuted"),))
+    found = replace(
+        FOUND, conflict=Conflict("version", event, (event, event), "ReluBackward0", (place,)), rewrite=rewrite,
+        raised=Raised("leaf", "...", ()), verdict=verdict, trials=(Trial(rewrite, verdict),), memory=Memory(1, 2),
+    )  # fmt: skip
+    outcome = Outcome("fix", (found,), (FileChange("/a.py", "a", "b"),), verdict=verdict, runs=3)
     cache = Cache(tmp_path)
-    cache.put("abc", Entry((replace(FOUND, raised=Raised("leaf", "...", ())),)))
-    assert cache.get("abc") is None
+    cache.put("abc", outcome)
+    assert cache.get("abc", Outcome) == outcome
+    assert cache.get("abc", Entry) is None, "another kind of record"
 
 
 def test_a_folder_that_cannot_be_made_keeps_nothing(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     cache = Cache(tmp_path / "file" / "cache")
     cache.put("abc", ENTRY)
-    assert cache.get("abc") is None
+    assert cache.get("abc", Entry) is None
 
 
 def test_a_key_covers_settings_paths_and_contents() -> None:

@@ -14,13 +14,14 @@ import re
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, TypeVar
 
 from deinplace import __version__
-from deinplace.model import Evidence, Finding, Problem, Span
+from deinplace.model import Finding, Problem
+from deinplace.plain import plain, restored
 
 FOLDER = "DEINPLACE_CACHE_DIR"
 """The environment variable that names the folder."""
@@ -30,7 +31,7 @@ _IMPORT = re.compile(
     re.MULTILINE,
 )
 _WORD = re.compile(rb"\w+")
-_PLAIN = frozenset({"str", "int", "bool"})
+Record = TypeVar("Record")
 
 
 @dataclass(frozen=True)
@@ -48,18 +49,17 @@ class Cache:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def get(self, key: str) -> Entry | None:
-        """The entry called `key`; None where there is none, or none that can be read."""
+    def get(self, key: str, kind: type[Record]) -> Record | None:
+        """The record called `key`; None where there is none, or none that can be read."""
         try:
-            return _entry(json.loads(self._path(key).read_bytes()), key)
+            data = json.loads(self._path(key).read_bytes())
+            return restored(kind, data["record"]) if data["key"] == key else None
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
 
-    def put(self, key: str, entry: Entry) -> None:
-        """Keep an entry; where the folder cannot be written, nothing is kept."""
-        data = _data(entry, key)
-        if data is None:
-            return
+    def put(self, key: str, record: object) -> None:
+        """Keep a record; where the folder cannot be written, nothing is kept."""
+        data: dict[str, Any] = {"key": key, "record": plain(record)}
         target = self._path(key)
         with contextlib.suppress(OSError):
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -146,43 +146,3 @@ def _imports(data: bytes) -> Iterator[bytes]:
     """The parts of a file's import statements that hold names."""
     for match in _IMPORT.finditer(data.replace(b"\\\n", b" ").replace(b"\\\r\n", b" ")):
         yield from (part for part in match.groups() if part)
-
-
-def _data(entry: Entry, name: str) -> dict[str, Any] | None:
-    """An entry as JSON holds it; None where it says more than a look at the source can find."""
-    if any(f.conflict or f.raised or f.rewrite or f.verdict or f.trials or f.memory for f in entry.findings):
-        return None
-    return {"key": name, **asdict(entry)}
-
-
-def _entry(data: Mapping[str, Any], name: str) -> Entry:
-    if data["key"] != name:
-        raise ValueError(name)
-    return Entry(
-        tuple(_finding(f) for f in data["findings"]),
-        tuple(Problem(**_checked(p, Problem)) for p in data["problems"]),
-        tuple(str(note) for note in data["notes"]),
-    )
-
-
-def _finding(data: Mapping[str, Any]) -> Finding:
-    held = {
-        **data,
-        "span": Span(**_checked(data["span"], Span)),
-        "evidence": Evidence(**_checked(data["evidence"], Evidence)),
-        "trials": (),
-    }
-    return Finding(**_checked(held, Finding))
-
-
-def _checked(data: Mapping[str, Any], kind: Any) -> dict[str, Any]:
-    """Fields of a record, each of the plain type that it is declared as.
-
-    Raises:
-        TypeError: one is not.
-    """
-    types = {name: str(field.type) for name, field in kind.__dataclass_fields__.items()}
-    for name, value in data.items():
-        if types[name] in _PLAIN and type(value).__name__ != types[name]:
-            raise TypeError(name)
-    return dict(data)

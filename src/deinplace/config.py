@@ -81,7 +81,7 @@ class Config:
     jobs: int | None = None
     """So many processes at once; as many as there are cores, where it is not set."""
     cache: bool = True
-    """Keep what `check` finds, and look again only at what has changed."""
+    """Keep what `check` finds and what `fix` proves, and look again only at what has changed."""
     cache_dir: str | None = None
     """The folder of the cache; that of the platform, or DEINPLACE_CACHE_DIR, where it is not set."""
     output_format: str = "full"

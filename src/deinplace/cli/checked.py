@@ -121,11 +121,11 @@ def _remembered(given: list[str], config: Config, codes: Collection[str] | None)
     store = cache.Cache(cache.folder(config.cache_dir))
     known: dict[str, Entry] = {}
     whole = cache.key(data, settings)
-    if (entry := store.get(whole)) is not None:
+    if (entry := store.get(whole, cache.Entry)) is not None:
         return _joined([entry], problems, data, {}, config)
     keys = {cache.key({p: data[p] for p in group}, settings): group for group in cache.groups(data)}
     for key in keys:
-        if (entry := store.get(key)) is not None:
+        if (entry := store.get(key, cache.Entry)) is not None:
             known[key] = entry
     fresh = [path for key, group in keys.items() if key not in known for path in group]
     sources, unread = _parsed(fresh, data, given, config)
@@ -157,11 +157,11 @@ def _settings(config: Config, codes: Collection[str] | None, named: set[str]) ->
             path = checker.find()
             held.append((path, Path(path).stat().st_mtime_ns if path else 0))
         if any(checker.find() for checker in CHECKERS):
-            held.append((config.python or default_python(), *_packages(config.python or default_python())))
+            held.append((config.python or default_python(), *packages(config.python or default_python())))
     return held
 
 
-def _packages(python: str) -> list[int]:
+def packages(python: str) -> list[int]:
     """When the packages of an interpreter last changed."""
     home = Path(python).parent.parent
     # Not `**`: an interpreter of the system lives in /usr, and all of its libraries would be walked.

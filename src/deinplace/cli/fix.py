@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import os
 import shlex
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,6 +18,8 @@ import typer
 from deinplace.cli import exits
 from deinplace.cli.options import (
     Baseline,
+    CacheDir,
+    CacheFlag,
     Color,
     ColorFlag,
     Device,
@@ -59,7 +62,11 @@ if TYPE_CHECKING:
     from deinplace.analysis.source import Source
     from deinplace.config import Config
     from deinplace.model import Outcome
+    from deinplace.verdicts import Verdicts
     from deinplace.verify import Asked, Driver, Options
+
+_UNASKED = frozenset({"output_format", "baseline", "jobs", "cache", "cache_dir"})
+"""Settings that change nothing about a proof."""
 
 
 def fix(
@@ -97,6 +104,8 @@ def fix(
     statistics: Statistics = False,
     stdin_filename: StdinFilename = None,
     baseline: Baseline = None,
+    cache: CacheFlag = None,
+    cache_dir: CacheDir = None,
     exit_zero: ExitZero = False,
     exit_non_zero_on_fix: Annotated[
         bool, typer.Option("--exit-non-zero-on-fix", help="Exit 1 where something was rewritten.")
@@ -117,7 +126,7 @@ def fix(
         select=select, ignore=ignore, extend_select=extend_select,
         fixable=fixable, unfixable=unfixable, exclude=exclude, extend_exclude=extend_exclude,
         force_exclude=force_exclude, respect_gitignore=respect_gitignore, output_format=output_format,
-        baseline=baseline,
+        baseline=baseline, cache=cache, cache_dir=cache_dir,
     )  # fmt: skip
     if config.verify == "require" and not (config.run or config.harness):
         raise DeinplaceError('--verify require needs a program to verify with: --run "python train.py"')
@@ -162,6 +171,9 @@ def _mended(
         return Outcome("fix", problems=problems), sources
     from deinplace.verify import mend, mend_unasked
 
+    verdicts = _verdicts(given, config, sources)
+    if verdicts is not None and (proved := verdicts.recall()) is not None:
+        return replace(proved, problems=problems, files=len(sources)), sources
     if any(path.endswith(".ipynb") for path in sources):
         from deinplace.notebooks.source import require_nbformat
 
@@ -173,8 +185,27 @@ def _mended(
             outcome = mend_unasked(sources, options, _asked(config), tell)
         else:
             outcome = mend(_driver(config), sources, options, tell)
+    if verdicts is not None:
+        verdicts.keep(outcome)
     notes = (*outcome.notes, *(checkers.notes if checkers is not None else ()))
     return replace(outcome, problems=(*problems, *outcome.problems), notes=notes, files=len(sources)), sources
+
+
+def _verdicts(given: list[str], config: Config, sources: Mapping[str, Source]) -> Verdicts | None:
+    """Where proved patches are kept; None where nothing is proved, or nothing is to be kept."""
+    if not config.cache or config.verify == "off" or given == ["-"] or not (config.run or config.harness):
+        return None
+    from deinplace import cache
+    from deinplace.cli.checked import packages
+    from deinplace.cli.run import default_python
+    from deinplace.verdicts import question
+
+    python = config.python or default_python()
+    settings = [(f.name, getattr(config, f.name)) for f in fields(config) if f.name not in _UNASKED]
+    more = [Path(part) for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if Path(part).is_dir() and part]
+    store = cache.Cache(cache.folder(config.cache_dir))
+    held = {path: source.on_disk for path, source in sources.items()}
+    return question(store, held, Path.cwd(), [*settings, python, *packages(python)], more)
 
 
 def _options(config: Config) -> Options:
