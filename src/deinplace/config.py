@@ -36,6 +36,8 @@ class Config:
     """Rules to leave out."""
     extend_select: tuple[str, ...] = ()
     """Rules to use besides those of `select`."""
+    preview: bool = False
+    """Use rules that are new, too: what they find and rewrite may still change."""
     fixable: tuple[str, ...] = ()
     """Rules whose rewrites `fix` may apply; none means all. The others are still reported."""
     unfixable: tuple[str, ...] = ()

@@ -349,6 +349,7 @@ def test_versioning() -> None:
     assert len({rule.code for rule in all_rules()}) == len({rule.name for rule in all_rules()}) == len(all_rules())
     text = (ROOT / "CHANGELOG.md").read_text()
     assert all(word in text for word in ("preview", "more eager", "never reused", "## Unreleased"))
+    # tests/rules/test_codes.py: the ledger of codes, rules in preview, retired rules
 
 
 def test_json_per_finding(here: Cli, net: Path, tmp_path: Path) -> None:

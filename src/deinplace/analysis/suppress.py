@@ -17,6 +17,18 @@ from deinplace.model import Finding, Span
 _COMMENT = re.compile(r"#\s*deinplace:\s*(file-ignore|ignore|off|on)\b(?:\[([^\]]*)\])?\s*(.*)")
 _NOQA = re.compile(r"#\s*noqa:\s*([A-Z]+\d+(?:[\s,]+[A-Z]+\d+)*)", re.IGNORECASE)
 BAD, UNUSED = ("DIP900", "bad-suppression"), ("DIP901", "unused-suppression")
+PAGES = {
+    BAD: """A comment that silences deinplace names no rule, or one that does not exist.
+
+It would hide what nobody has looked at, so it silences nothing. Name the rules, and say why:
+
+    x += 1  # deinplace: ignore[DIP102] read before the write, see #12""",
+    UNUSED: """A comment that silences a rule stands where nothing looks like that rule's.
+
+`deinplace check PATH --remove-unused-ignores` takes such comments out. A name counts as unused only where nothing on
+the line looks like its rule's at all, since a fault may need a run to show.""",
+}
+"""What is to be said of each of the two."""
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from deinplace.cli.options import (
     OutputFile,
     OutputFormat,
     Paths,
+    Preview,
     Python,
     Quiet,
     Reports,
@@ -48,6 +49,7 @@ def check(
     select: Select = None,
     ignore: Ignore = None,
     extend_select: ExtendSelect = None,
+    preview: Preview = None,
     exclude: Exclude = None,
     extend_exclude: ExtendExclude = None,
     force_exclude: ForceExclude = None,
@@ -80,7 +82,7 @@ def check(
     """Find in-place writes that can break backward, from the source alone."""
     config = settings(
         select=select, ignore=ignore, extend_select=extend_select, exclude=exclude, extend_exclude=extend_exclude,
-        force_exclude=force_exclude, respect_gitignore=respect_gitignore, output_format=output_format,
+        preview=preview, force_exclude=force_exclude, respect_gitignore=respect_gitignore, output_format=output_format,
         baseline=baseline, python=python, types=types, jobs=jobs, cache=cache, cache_dir=cache_dir,
     )  # fmt: skip
     more = reports(report)

@@ -30,12 +30,16 @@ def _page(text: str) -> str:
 
     if meaning := messages.understand(text):
         return meaning
+    from deinplace.analysis import suppress
     from deinplace.rules import all_rules
 
     known = all_rules()
     for rule in known:
         if text.upper() == rule.code or text.casefold() == rule.name:
             return f"{rule.code} {rule.name}\n\n{inspect.cleandoc(type(rule).__doc__ or '')}"
+    for (code, name), page in suppress.PAGES.items():
+        if text.upper() == code or text.casefold() == name:
+            return f"{code} {name}\n\n{page}"
     for each in messages.MEANINGS:
         if text.casefold() == each.key:
             return messages.page(each)
@@ -71,8 +75,9 @@ def _short(text: str) -> str:
 
 def rules() -> int:
     """List every rule."""
-    from deinplace.rules import all_rules
+    from deinplace.rules._codes import ledger
 
-    for rule in all_rules():
-        print(f"{rule.code}  {rule.name}")
+    for entry in ledger():
+        if entry.state != "retired":
+            print(f"{entry.code}  {entry.name}{'  (preview)' if entry.state == 'preview' else ''}")
     return 0

@@ -114,6 +114,7 @@ CacheFlag = Annotated[
     bool | None, typer.Option("--cache/--no-cache", help="Look again only at what has changed [default: yes].")
 ]
 CacheDir = Annotated[str | None, typer.Option(metavar="DIR", help="Folder of the cache.", envvar="DEINPLACE_CACHE_DIR")]
+Preview = Annotated[bool | None, typer.Option("--preview/--no-preview", help="Use new rules, too [default: no].")]
 ExitZero = Annotated[bool, typer.Option("--exit-zero", help="Exit 0 even where findings are left.")]
 
 
@@ -154,16 +155,20 @@ def reports(values: list[str] | None) -> tuple[tuple[str, Path], ...]:
 
 
 def selected(found: config.Config) -> frozenset[str] | None:
-    """Codes of the rules to use, or None where the settings do not choose.
+    """Codes of the rules to use, or None where that is all of them. Rules in preview need `preview`.
 
     Raises:
-        DeinplaceError: a rule that does not exist.
+        DeinplaceError: a rule that does not exist, or that is in preview while `preview` is off.
     """
-    if not (found.select or found.ignore or found.extend_select):
+    preview = _unstable() if not found.preview else frozenset()
+    if not (found.select or found.ignore or found.extend_select or preview):
         return None
     known = _known()
+    for selector in (*found.select, *found.extend_select):
+        if code := next((c for c in preview if selector.upper() == c or selector.lower() == known[c]), ""):
+            raise DeinplaceError(f"{code} {known[code]} is in preview; --preview turns such rules on")
     base = _codes(found.select, known) if found.select else set(known)
-    return frozenset((base | _codes(found.extend_select, known)) - _codes(found.ignore, known))
+    return frozenset((base | _codes(found.extend_select, known)) - _codes(found.ignore, known) - preview)
 
 
 def fixable(found: config.Config) -> frozenset[str] | None:
@@ -202,10 +207,16 @@ def _ignores(found: config.Config) -> tuple[tuple[Callable[[str], bool], frozens
 
 def _known() -> dict[str, str]:
     """Names of the rules by code, those about comments included."""
-    from deinplace.analysis.suppress import BAD, UNUSED
-    from deinplace.rules import all_rules
+    from deinplace.rules._codes import ledger
 
-    return {**{rule.code: rule.name for rule in all_rules()}, BAD[0]: BAD[1], UNUSED[0]: UNUSED[1]}
+    return {entry.code: entry.name for entry in ledger() if entry.state != "retired"}
+
+
+def _unstable() -> frozenset[str]:
+    """Codes of the rules that are in preview."""
+    from deinplace.rules._codes import ledger
+
+    return frozenset(entry.code for entry in ledger() if entry.state == "preview")
 
 
 def _codes(selectors: Iterable[str], known: dict[str, str]) -> set[str]:
@@ -214,11 +225,21 @@ def _codes(selectors: Iterable[str], known: dict[str, str]) -> set[str]:
         upper = selector.upper()
         hits = {c for c, name in known.items() if upper == "ALL" or c.startswith(upper) or name == selector.lower()}
         if not hits:
+            _retired(selector)
             close = difflib.get_close_matches(selector, [*known, *known.values()], n=1)
             hint = f"did you mean {close[0]}?" if close else "`deinplace rules` lists them"
             raise DeinplaceError(f"unknown rule {selector!r}; {hint}")
         codes |= hits
     return codes
+
+
+def _retired(selector: str) -> None:
+    """Say of a rule that there is no more, since when."""
+    from deinplace.rules._codes import ledger
+
+    for entry in ledger():
+        if entry.state == "retired" and selector.upper() in (entry.code, entry.name.upper()):
+            raise DeinplaceError(f"{entry.code} {entry.name} was retired in {entry.since}; take it out")
 
 
 def _split(values: Iterable[str]) -> tuple[str, ...]:
