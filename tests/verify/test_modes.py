@@ -27,9 +27,10 @@ def test_the_names_are_those_of_the_settings() -> None:
 def test_a_patch_is_compared_in_the_modes_asked_for(tmp_path: Path) -> None:
     outcome = fix(tmp_path, RESIDUAL, Options(modes=("amp", "compile")))
     assert lines(outcome) == ["y = y + x"]
-    assert outcome.verdict is not None and outcome.runs == 3 + 2 + 1
+    assert outcome.verdict is not None and outcome.runs == 3 + 2 + 2 + 1
     assert {mode.name: (mode.status, mode.reason[:11]) for mode in outcome.verdict.modes} == {
         "autocast to bfloat16": ("confirmed", "max |error|"),
+        "autocast to float16, GradScaler": ("confirmed", "max |error|"),
         "torch.compile (aot_eager)": ("confirmed", "max |error|"),
     }
 
@@ -89,6 +90,33 @@ def test_a_wrong_patch_is_refuted_in_a_mode(tmp_path: Path) -> None:
     ((status, reason),) = compared(tmp_path, program, "y = y + x.detach()", ("float64",)).values()
     assert status == "refuted"
     assert reason.startswith("gradients: backward leaf (3,) torch.float64[0]: values differ")
+
+
+TINY = """
+import torch
+
+class Block(torch.nn.Module):
+    def forward(self, x):
+        y = torch.exp(x)
+        y += x
+        return y
+
+torch.manual_seed(0)
+w = torch.nn.Parameter(torch.randn(4, 4) / 4)
+block = Block()
+for step in range(2):
+    hidden = block(torch.rand(4096, 4) @ w)
+    loss = hidden.mean() * 3.3e-4  # 2e-8 for each element: that is zero in float16, but for a scale
+    loss.backward()
+"""
+
+
+@pytest.mark.parametrize(
+    ("new", "status"), [("y = y + x", "confirmed"), ("y = y + x.detach()", "refuted")], ids=["right", "wrong"]
+)
+def test_float16_trains_with_a_scaler(tmp_path: Path, new: str, status: str) -> None:
+    _, half = compared(tmp_path, TINY, new, ("amp",)).items()
+    assert half[0] == "autocast to float16, GradScaler" and half[1][0] == status, half
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

@@ -164,6 +164,7 @@ def _follow_backward(state: Any, torch: Any) -> None:
 
     def around(plain: Any, name: str) -> Any:
         def call(*args: Any, **kwargs: Any) -> Any:
+            __tracebackhide__ = True  # pytest shows the user's frames
             if tracing() is not None:  # a compiler asks for gradients of its own stand-ins
                 return plain(*args, **kwargs)
             outer = getattr(local, "backward", ())

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from .record import _leaves
+from .record import leaves_below
 
 COARSE = {torch.float64: 1e-9, torch.complex128: 1e-9, torch.float16: 2e-3, torch.bfloat16: 2e-2}
 """Relative tolerance by dtype, of a tensor's largest value; all others have the default."""
@@ -93,7 +93,7 @@ def called(
     leaves = dict(inputs.leaves)
     if root is not None and root.requires_grad:
         mine = {id(leaf) for leaf in leaves.values()}
-        captured = [leaf for leaf in _leaves([root]) if id(leaf) not in mine]
+        captured = [leaf for leaf in leaves_below([root]) if id(leaf) not in mine]
         leaves |= {f"captured leaf {index} {tuple(leaf.shape)}": leaf for index, leaf in enumerate(captured)}
         found = torch.autograd.grad(root, list(leaves.values()), allow_unused=True) if leaves else ()
         return Outcome(result, after, dict(zip(leaves, found, strict=True)))

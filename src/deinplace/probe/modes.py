@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from . import frames
+from . import amp, frames
 
 BACKEND = "aot_eager"
 """Traces, functionalizes and checks mutations as every backend does, and needs no compiler of its own."""
@@ -22,15 +22,18 @@ def start(state: Any, torch: Any) -> None:
     if mode == "float64":
         torch.set_default_dtype(torch.float64)
     elif mode == "amp":
-        _autocast(torch, device or "cpu")
+        _autocast(torch, device or "cpu", torch.bfloat16)
+    elif mode == "amp-float16":
+        amp.start(torch, torch.device(device or "cpu").type)
+        _autocast(torch, device or "cpu", torch.float16)
     elif mode in ("checkpoint", "checkpoint-reentrant", "compile"):
         _Modules(state, torch, mode).install()
 
 
-def _autocast(torch: Any, device: str) -> None:
-    """bfloat16 wherever autocast wants it, and backward outside of it, as its documentation asks."""
+def _autocast(torch: Any, device: str, dtype: Any) -> None:
+    """A coarse type wherever autocast wants it, and backward outside of it, as its documentation asks."""
     kind = torch.device(device).type
-    torch.autocast(kind, dtype=torch.bfloat16).__enter__()
+    torch.autocast(kind, dtype=dtype).__enter__()
     engine = torch.autograd
     for name in ("backward", "grad"):
         plain = getattr(engine, name)

@@ -80,7 +80,7 @@ class Recorder:
         with self.aside():
             self.costs.before_backward(roots)
             self.event("backward", name, {"roots": [self.sketch.tensor(t) for t in roots]})
-        return _leaves(roots) if name == "backward" else []
+        return leaves_below(roots) if name == "backward" else []
 
     def after_backward(self, name: str, leaves: Any, result: Any) -> None:
         """Gradients that the call left on leaves, or returned."""
@@ -269,7 +269,7 @@ def _tensors(value: Any) -> list[Any]:
     return [item for item in items if hasattr(item, "grad_fn")]
 
 
-def _leaves(roots: list[Any]) -> list[Any]:
+def leaves_below(roots: list[Any]) -> list[Any]:
     """Leaves that the graph below `roots` ends in, in the order of a depth-first walk."""
     found: dict[int, Any] = {id(t): t for t in roots if t.grad_fn is None and t.requires_grad}
     seen = set()

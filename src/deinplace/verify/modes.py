@@ -26,7 +26,10 @@ class Kind:
 
 
 MODES: Mapping[str, tuple[Kind, ...]] = {
-    "amp": (Kind("amp", "autocast to bfloat16", 5e-2),),
+    "amp": (
+        Kind("amp", "autocast to bfloat16", 5e-2),
+        Kind("amp-float16", "autocast to float16, GradScaler", 1e-2),
+    ),
     "checkpoint": (Kind("checkpoint", "checkpoint"), Kind("checkpoint-reentrant", "checkpoint, reentrant")),
     "compile": (Kind("compile", f"torch.compile ({BACKEND})", 1e-4, original=False),),
     "float64": (Kind("float64", "float64", 1e-9),),
@@ -111,7 +114,7 @@ class _Mode:
             if not found.hard:
                 return found
         oracle, bench = self.bench.oracle, self.bench
-        if oracle is None or self.kind.mode in ("amp", "float64") or self.device is not None:
+        if oracle is None or self.kind.mode in ("amp", "amp-float16", "float64") or self.device is not None:
             return found
         traced = self.kind.mode == "compile"
         other = compare(oracle, run, bench.noise, bench.reordered, calls=False, rtol=rtol, traced=traced)
