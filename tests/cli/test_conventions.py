@@ -169,6 +169,9 @@ def test_stdin(here: Cli) -> None:
     assert (said.code, said.out) == (0, FIXED)
     assert "a/b.py:6:5: DIP102" in said.err
     assert "confirmed" not in said.err.replace("unconfirmed", "")
+    asked = here("fix", "-", "--run", "python train.py", stdin=NET)
+    assert (asked.code, asked.out) == (0, FIXED)
+    assert "standard input is not verified: --run is left out" in asked.err
 
 
 def test_output(here: Cli, net: Path, tmp_path: Path) -> None:

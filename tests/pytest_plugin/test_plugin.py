@@ -103,6 +103,7 @@ def test_a_failing_backward_names_both_lines_and_the_rewrite(pytester: Pytester)
     result = run(pytester, "--deinplace", "-n1")
     assert outcomes(result) == {"passed": 2, "failed": 5}
     text = result.stdout.str()
+    assert "probe/control.py" not in text, "frames of ours are no business of the reader's"
     section = text[re.search(r"_ test_trains\[0\] _", text).start() :]  # type: ignore[union-attr]
     section = section[: section.index("\n____")]
     for words in (

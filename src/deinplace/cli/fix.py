@@ -140,6 +140,8 @@ def fix(
         config = replace(config, run=shlex.quote(given[0]))  # a notebook is its own program
     if given == ["-"]:
         config = replace(config, run=None, harness=False)  # what an editor holds is not what a program would import
+        if run is not None and not quiet:
+            print("deinplace: standard input is not verified: --run is left out", file=sys.stderr)
     if show_harness:
         return _shown(given, config, stdin_filename)
     outcome, sources = _mended(given, config, quiet, verbose, stdin_filename)
