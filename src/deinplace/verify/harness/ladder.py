@@ -21,7 +21,7 @@ from deinplace.verify.mend import ContradictionError, Options
 
 Progress = Callable[[str], None]
 TOTAL = 15
-"""All harnesses together may take so many times what one run may."""
+"""The runs of all harnesses together may take so many times what one run may."""
 FEW_STEPS = 3
 """A program that does not end in time is stopped after so many optimizer steps."""
 
@@ -55,7 +55,8 @@ class Ladder:
         self.rest = Rest(sources, options)
         self.current = dict(sources)
         self.chosen = False
-        self.started = time.monotonic()
+        self.spent = 0.0
+        """Seconds that runs took."""
         self.witnesses: list[Witness] = []
         self.offers: list[Offer] = []
         """Rewrites that the analysis proves, as the harnesses judged them; known once the climb is over."""
@@ -100,17 +101,20 @@ class Ladder:
     # ---- one harness
 
     def _try(self, harness: Harness) -> None:
-        if time.monotonic() - self.started > TOTAL * self.asked.timeout:
+        if self.spent > TOTAL * self.asked.timeout:
             self.misses.append(Miss(harness, "not tried: time is used up (--harness-timeout)"))
             return
         self.progress(f"harness: {harness.title}")
         reasons = []
+        start = time.monotonic()
         for attempt in rungs.attempts(harness):
             reason = self._run(attempt)
             if not reason:
-                return
+                break
             reasons.append(reason)
-        self.misses.append(Miss(harness, reasons[0]))
+        else:
+            self.misses.append(Miss(harness, reasons[0]))
+        self.spent += time.monotonic() - start
 
     def _run(self, harness: Harness, max_steps: int | None = None) -> str:
         """Run a harness and mend what it shows; the reason why it is of no use, or nothing."""
