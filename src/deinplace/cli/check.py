@@ -46,6 +46,9 @@ from deinplace.cli.options import (
 
 def check(
     paths: Paths = None,
+    all_sites: Annotated[
+        bool, typer.Option("--all", help="List every tensor write, those that break nothing as well.")
+    ] = False,
     select: Select = None,
     ignore: Ignore = None,
     extend_select: ExtendSelect = None,
@@ -83,7 +86,7 @@ def check(
     config = settings(
         select=select, ignore=ignore, extend_select=extend_select, exclude=exclude, extend_exclude=extend_exclude,
         preview=preview, force_exclude=force_exclude, respect_gitignore=respect_gitignore, output_format=output_format,
-        baseline=baseline, python=python, types=types, jobs=jobs, cache=cache, cache_dir=cache_dir,
+        all=all_sites, baseline=baseline, python=python, types=types, jobs=jobs, cache=cache, cache_dir=cache_dir,
     )  # fmt: skip
     more = reports(report)
     from deinplace.cli import baselines, output
@@ -106,9 +109,9 @@ def check(
         outcome = baselines.comment(outcome, sources, given)
     if remove_unused_ignores and given != STDIN:
         outcome = baselines.cleared(outcome, sources, given)
-    if config.output_format == "full" and any(f.reason == "static" for f in outcome.findings):
+    if config.output_format == "full" and any(f.reason == "static" and f.severity != "note" for f in outcome.findings):
         # whole folders as they were named; of many files, such as a hook's, those that need it
-        files = {os.path.relpath(f.path) for f in outcome.findings}
+        files = {os.path.relpath(f.path) for f in outcome.findings if f.severity != "note"}
         named = given if any(Path(path).is_dir() for path in given) else sorted(files)
         shown = " ".join(map(shlex.quote, named if given != STDIN else ["."]))
         outcome = replace(outcome, notes=(*outcome.notes, f"to mend what can be proved: deinplace fix {shown}"))

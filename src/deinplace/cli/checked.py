@@ -81,7 +81,7 @@ def _look(
 
     checkers = evidence(config, sources, edited=edited)
     spread = _spread(config, len(sources))
-    found = check(sources, config, refine=checkers, spread=spread, failed=fail)
+    found = check(sources, config, all_sites=config.all, refine=checkers, spread=spread, failed=fail)
     chosen = baselines.chosen(found, frozenset(codes) if codes is not None else None)
     notes = tuple(checkers.notes) if checkers is not None else ()
     return Checked(tuple(provably_unused(sources, chosen)), (*problems, *lost), notes, sources, len(sources))

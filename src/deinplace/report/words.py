@@ -144,6 +144,8 @@ def summary(outcome: Outcome) -> str:
     shown = [f for f in outcome.findings if f.state != "suppressed" and f.severity != "note"]
     findings = [f for f in shown if f.reason != ABOUT_COMMENTS]
     comments = _comments([f for f in shown if f.reason == ABOUT_COMMENTS])
+    if outcome.command == "check" and (listed := sum(f.severity == "note" for f in outcome.findings)):
+        comments += f"; {_count(listed, 'write')} that break{'s' if listed == 1 else ''} nothing listed"
     if not findings and any(p.code == PROBE_DIFFERS for p in outcome.problems):
         return "Nothing can be said of in-place faults"
     if not findings:
