@@ -8,6 +8,7 @@ from deinplace.analysis.source import Source
 from deinplace.model import Edit
 
 _BLOCKS = ("body", "orelse", "finalbody")
+_SIMPLE = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.Return, ast.Delete, ast.Pass, ast.Raise, ast.Assert)
 
 
 def block_of(source: Source, statement: ast.stmt) -> tuple[list[ast.stmt], int] | None:
@@ -47,22 +48,50 @@ def lines_of(source: Source, first: ast.stmt, last: ast.stmt | None = None) -> t
     return (start, stop) if not rest or rest.startswith("#") else None
 
 
+def row(source: Source, statement: ast.stmt) -> tuple[list[ast.stmt], int] | None:
+    """The statements of its block that `;` puts into a row with `statement`, and its index there."""
+    found = block_of(source, statement)
+    if found is None:
+        return None
+    block, at = found
+    first = last = at
+    while first and block[first - 1].end_lineno == block[first].lineno:
+        first -= 1
+    while last + 1 < len(block) and block[last].end_lineno == block[last + 1].lineno:
+        last += 1
+    return block[first : last + 1], at - first
+
+
 def delete(source: Source, statement: ast.stmt) -> Edit | None:
     """Take a statement out; the last one of its block leaves a `pass`."""
-    lines, block = lines_of(source, statement), block_of(source, statement)
-    if lines is None or block is None:
+    lines, block, beside = lines_of(source, statement), block_of(source, statement), row(source, statement)
+    if block is None or beside is None:
         return None
+    start, end = source.bounds(statement)
     if len(block[0]) == 1:
-        start, end = source.bounds(statement)
         return Edit(source.path, start, end, "pass")
-    return Edit(source.path, *lines, "")
+    if lines is not None:
+        return Edit(source.path, *lines, "")
+    others, at = beside
+    if at:
+        return Edit(source.path, source.bounds(others[at - 1])[1], end, "")
+    return Edit(source.path, start, source.bounds(others[1])[0], "") if len(others) > 1 else None
 
 
 def insert_after(source: Source, statement: ast.stmt, code: list[str]) -> Edit | None:
     """Put lines of code, without their indentation, behind a statement."""
-    lines = lines_of(source, statement)
+    lines, beside = lines_of(source, statement), row(source, statement)
     if lines is None:
-        return None
+        if beside is None:
+            return None
+        at = source.bounds(statement)[1]
+        if (joined := _in_a_row(code)) is not None:
+            return Edit(source.path, at, at, f"; {joined}")
+        head = source.bounds(beside[0][0])[0]
+        if beside[1] + 1 == len(beside[0]) or source.text[source.text.rfind("\n", 0, head) + 1 : head].strip():
+            return None
+        text = "".join(f"{newline(source)}{indent_of(source, beside[0][0])}{line}" for line in [*code, ""])
+        return Edit(source.path, at, source.bounds(beside[0][beside[1] + 1])[0], text)
     end = newline(source)
     text = "".join(f"{indent_of(source, statement)}{line}{end}" if line else end for line in code)
     if lines[1] == len(source.text) and not source.text.endswith(("\n", "\r")):
@@ -72,18 +101,35 @@ def insert_after(source: Source, statement: ast.stmt, code: list[str]) -> Edit |
 
 def insert_before(source: Source, statement: ast.stmt, code: list[str]) -> Edit | None:
     """Put lines of code, without their indentation, in front of a statement."""
-    lines = lines_of(source, statement)
-    if lines is None:
-        return None
+    head = source.bounds(statement)[0]
+    start = source.line_starts[
+        min([statement.lineno, *(d.lineno for d in getattr(statement, "decorator_list", []))]) - 1
+    ]
+    if not getattr(statement, "decorator_list", []) and source.text[start:head].strip():
+        joined = _in_a_row(code) if isinstance(statement, _SIMPLE) else None
+        return Edit(source.path, head, head, f"{joined}; ") if joined is not None else None
     text = "".join(f"{indent_of(source, statement)}{line}{newline(source)}" for line in code)
-    return Edit(source.path, lines[0], lines[0], text)
+    return Edit(source.path, start, start, text)
+
+
+def _in_a_row(code: list[str]) -> str | None:
+    """Lines of code as one line; None where one of them is more than a simple statement."""
+    joined = "; ".join(code)
+    try:
+        tree, wanted = ast.parse(joined), ast.parse("\n".join(code))
+    except SyntaxError:
+        return None
+    same = ast.dump(tree) == ast.dump(wanted) and all(isinstance(s, _SIMPLE) for s in tree.body)
+    return joined if same and "\n" not in joined else None
 
 
 def code_lines(source: Source, statement: ast.stmt) -> list[str] | None:
     """A statement's lines without its indentation, comments behind it included, ready for `insert_after`."""
     lines = lines_of(source, statement)
-    if lines is None or has_multiline_string(statement):
+    if has_multiline_string(statement):
         return None
+    if lines is None:
+        return [source.segment(statement)] if statement.lineno == statement.end_lineno else None
     indent = indent_of(source, statement)
     return [line.removeprefix(indent) for line in source.text[slice(*lines)].splitlines()]
 

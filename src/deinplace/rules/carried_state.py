@@ -224,8 +224,7 @@ def _cut_at(source: Source, view: Round | None, carry: Carry, shape: Shape) -> E
 def _end_of_use(view: Round) -> ast.stmt:
     """The statement behind which no gradient flows any more in this round: the last step, else the last backward."""
     steps = [a.top for a in view.actions if a.kind == "step" and a.top.lineno >= view.backward.lineno]
-    end = steps[-1] if steps else view.backward
-    return end if lines.lines_of(view.source, end) is not None else view.backward
+    return steps[-1] if steps else view.backward
 
 
 def _cut_attribute(source: Source, carry: Carry, shape: Shape) -> Edit | None:
