@@ -112,7 +112,11 @@ for step in range(2):
 
 
 @pytest.mark.parametrize(
-    ("new", "status"), [("y = y + x", "confirmed"), ("y = y + x.detach()", "refuted")], ids=["right", "wrong"]
+    ("new", "status"),
+    [
+        pytest.param("y = y + x", "confirmed", id="right", marks=pytest.mark.slow),
+        pytest.param("y = y + x.detach()", "refuted", id="wrong"),
+    ],
 )
 def test_float16_trains_with_a_scaler(tmp_path: Path, new: str, status: str) -> None:
     _, half = compared(tmp_path, TINY, new, ("amp",)).items()

@@ -30,6 +30,7 @@ class State:
         self.emulator: Any = None
         self.watcher: Any = None
         self.auditor: Any = None
+        self.attest: Any = None
         self.ballast = _ballast() if settings.get("stir") else []
         self.in_backward: Callable[[], bool] = bool
         self.raised: list[dict[str, Any]] = []
@@ -73,6 +74,8 @@ class State:
             "costs": self.recorder.costs.plain() if self.recorder is not None else None,
             "files": _files() if self.finished else [],
             "audit": self.auditor.plain() if self.auditor is not None else [],
+            "attest": self.attest.found if self.attest is not None else [],
+            "attest_calls": self.attest.calls if self.attest is not None else {},
             "stale": self.watcher.found if self.watcher is not None else [],
         }
         part = f"{self.stem}.part"

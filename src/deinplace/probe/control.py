@@ -40,6 +40,10 @@ def start(state: Any, torch: Any) -> None:
         from . import emulate
 
         state.emulator = emulate.start(state, torch)
+    if settings.get("attest"):
+        from . import attest
+
+        state.attest = attest.start(state, torch)
     if settings.get("record"):
         from . import record
 
@@ -172,6 +176,8 @@ def _follow_backward(state: Any, torch: Any) -> None:
             state.backwards += not outer
             recorder = None if outer else state.recorder  # a function mode calls twice, a checkpoint calls inside
             before = recorder.before_backward(name, args, kwargs) if recorder is not None else None
+            if state.attest is not None and state.attest.forward:
+                _stop(state)  # there is no graph to go back through
             try:
                 result = plain(*args, **kwargs)
             except RuntimeError as error:

@@ -164,7 +164,8 @@ class Recorder:
         def decorate(function: Any) -> Any:
             @functools.wraps(function)
             def call(*args: Any, **kwargs: Any) -> Any:
-                result = function(*args, **kwargs)
+                attest = self.state.attest
+                result = attest.call(f"{path}:{name}", function, args, kwargs) if attest else function(*args, **kwargs)
                 if not self.quiet:
                     self.after_call(f"{path}:{name}", function, args, kwargs, result)
                 return result

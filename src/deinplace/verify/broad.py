@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import ast
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from deinplace.analysis.source import Source
 from deinplace.model import Place, Rewrite, Site, Status, Trial, Verdict
 from deinplace.verify import account
 from deinplace.verify.drivers import Run
@@ -78,3 +80,18 @@ def lines_that_wrote(run: Run) -> frozenset[tuple[str, int]]:
     for entry in run.gather("written"):
         places += account.places(entry)
     return frozenset((p.path, line) for p in places for line in range(p.span.line, p.span.end_line + 1))
+
+
+def with_functions_at(
+    functions: Mapping[str, tuple[str, ...]], lines: frozenset[tuple[str, int]], sources: Mapping[str, Source]
+) -> dict[str, tuple[str, ...]]:
+    """Add the functions that hold one of `lines`."""
+    out = {path: dict.fromkeys(names) for path, names in functions.items()}
+    for path, source in sources.items():
+        wanted = {line for where, line in lines if where == path}
+        for node in ast.walk(source.tree) if wanted else ():
+            if isinstance(node, ast.stmt) and node.lineno in wanted:
+                name = source.qualname(node)
+                if name != "<module>" and "<lambda>" not in name:
+                    out.setdefault(path, {})[name] = None
+    return {path: tuple(names) for path, names in out.items()}

@@ -106,6 +106,8 @@ class Settings:
     functions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     look: Mapping[str, tuple[tuple[str, int], ...]] = field(default_factory=dict)
     emulate: Mapping[str, Any] | None = None
+    attest: Mapping[str, Any] | None = None
+    """What more oracles want: see `probe.attest`."""
     stale: tuple[tuple[str, int, str], ...] = ()
     sites: bool = False
     """Note every line at which an in-place operation ran."""
@@ -222,6 +224,7 @@ class Laboratory:
             "functions": {path: list(names) for path, names in settings.functions.items()},
             "look": {key: [list(pair) for pair in pairs] for key, pairs in settings.look.items()},
             "emulate": settings.emulate,
+            "attest": dict(settings.attest) if settings.attest else None,
             "sites": settings.sites,
             "audit": settings.audit,
             "stir": settings.stir,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
@@ -12,7 +11,8 @@ from deinplace.model import FileChange, ModeVerdict, Outcome, Raised, Verdict
 from deinplace.rules import rule
 from deinplace.rules.base import Incident, Project
 from deinplace.verify import alone, incidents, wording
-from deinplace.verify.broad import Broad, lines_that_wrote
+from deinplace.verify.attest import Attested, Witnesses, functions_changed, named
+from deinplace.verify.broad import Broad, lines_that_wrote, with_functions_at
 from deinplace.verify.cost import memory
 from deinplace.verify.drivers import Driver, DriverError, Laboratory, Run, Settings
 from deinplace.verify.groups import group
@@ -22,6 +22,8 @@ from deinplace.verify.search import Choice, Search, shape
 from deinplace.verify.texts import settings_files
 from deinplace.verify.trial import Bench, Result
 
+WITNESSES = 3
+"""Runs that more oracles take."""
 PASSES = 5
 """Rewrites may uncover what the first error hid; after so many rounds the rest is reported."""
 Progress = Callable[[str], None]
@@ -164,7 +166,7 @@ class Mender:
         first, emulate = self.first, self.emulate
         assert first is not None
         if self.options.all_sites:
-            functions = _with_functions_at(functions, self.ran, self.sources)
+            functions = with_functions_at(functions, self.ran, self.sources)
         settings = Settings(
             watch=True, record=True, look=incidents.lines_of(found), functions=functions, emulate=emulate
         )
@@ -230,6 +232,8 @@ class Mender:
         if last is None or not (last.ended and last.equal):
             return self._outcome(None, {}, bench, refused=last)
         verdict = wording.verdict(last, bench, self.driver)
+        if self.first is not None and self.first.exit_code != 0:
+            verdict = self._by_witnesses(bench) or verdict
         if verdict.status != "confirmed" and not self.options.unsafe:
             return self._outcome(None, {}, bench, refused=replace(last, reason=verdict.reason))
         changed = {p: s.text for p, s in bench.current.items() if s.text != self.sources[p].text}
@@ -246,6 +250,8 @@ class Mender:
     def _oracles(self, bench: Bench, known: str) -> str:
         """The oracle's name; where the original runs by itself, also whether that says the same."""
         met = incidents.conflicts(self.first) if self.first is not None else ()
+        if bench.oracle is not None and self.refused and bench.max_runs >= self.lab.count + WITNESSES:
+            return named(known, self._attested(bench).agree)
         if bench.oracle is None or bench.spent() or self.refused or any(c.kind == "version" for c in met):
             return known
         self.progress("running the original as it is")
@@ -259,6 +265,22 @@ class Mender:
         )
         return known
 
+    def _attested(self, bench: Bench) -> Attested:
+        """What more oracles say of the files as they are now, where autograd refused a write of the original."""
+        self.progress("asking more oracles")
+        texts = {p: s.encode(s.text) for p, s in bench.current.items() if s.text != self.sources[p].text}
+        functions = functions_changed((c.rewrite for c in self.choices if c.rewrite is not None), self.sources)
+        found = Witnesses(self.lab, self.driver, self.refused, bench.noise, bench.reordered).ask(texts, functions)
+        self.notes += found.against
+        return found
+
+    def _by_witnesses(self, bench: Bench) -> Verdict | None:
+        """A verdict without a run of the whole original, where other oracles know values and gradients."""
+        if not self.refused or bench.max_runs < self.lab.count + WITNESSES:
+            return None
+        found = self._attested(bench)
+        return wording.witnessed(found, self.driver) if found.proves else None
+
     def _modes(self, bench: Bench, changed: Mapping[str, str]) -> tuple[ModeVerdict, ...]:
         """What the patch does in the modes that were asked for."""
         if not changed or bench.oracle is None or not (self.options.modes or self.options.device):
@@ -269,13 +291,15 @@ class Mender:
         return modes(bench, Changed(texts), self.options.modes, self.options.device, self.progress)
 
     def _without_oracle(self, found: tuple[Incident, ...]) -> Outcome:
-        """The program does not even run under the probe: say what is known; with --unsafe see what lets it run."""
-        if self.options.unsafe:
-            bench = Bench(
-                self.lab, self.driver, self.sources, None, Comparison(), {}, None, self.options.max_runs,
-                dict(self.sources),
-            )  # fmt: skip
-            return self._passes(bench, found)
+        """The program does not even run under the probe: see what lets it run, and whether other oracles confirm it."""
+        bench = Bench(
+            self.lab, self.driver, self.sources, None, Comparison(), {}, None, self.options.max_runs,
+            dict(self.sources),
+        )  # fmt: skip
+        outcome = self._passes(bench, found)
+        if outcome.changes or self.options.unsafe:
+            return outcome
+        self.choices.clear()
         project = Project(self.sources, texts=self.texts)
         for each in group(found, project, self.options.allows()):
             reason = "unsafe" if any(r.applicability == "unsafe" for r in each.alternatives) else "no-oracle"
@@ -299,18 +323,3 @@ class Mender:
             "fix", findings, changes, (), tuple(dict.fromkeys(self.notes)), verdict,
             runs=self.lab.count, driver=self.driver.title, driver_exit=None, files=len(self.sources),
         )  # fmt: skip
-
-
-def _with_functions_at(
-    functions: Mapping[str, tuple[str, ...]], lines: frozenset[tuple[str, int]], sources: Mapping[str, Source]
-) -> dict[str, tuple[str, ...]]:
-    """Add the functions that hold one of `lines`."""
-    out = {path: dict.fromkeys(names) for path, names in functions.items()}
-    for path, source in sources.items():
-        wanted = {line for where, line in lines if where == path}
-        for node in ast.walk(source.tree) if wanted else ():
-            if isinstance(node, ast.stmt) and node.lineno in wanted:
-                name = source.qualname(node)
-                if name != "<module>" and "<lambda>" not in name:
-                    out.setdefault(path, {})[name] = None
-    return {path: tuple(names) for path, names in out.items()}

@@ -94,6 +94,19 @@ def any_order(records: Sequence[Record]) -> list[Record]:
     ]
 
 
+def forward(records: Sequence[Record]) -> list[Record]:
+    """What happened up to the first backward, results of calls left out; whether gradients are wanted says nothing."""
+    end = next((i for i, r in enumerate(records) if r.kind == "backward"), len(records) - 1)
+    kept = without_calls(records[: end + 1])
+    return [replace(r, values=_without_grad(r.values)) for r in kept]
+
+
+def _without_grad(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {k: (False if k == "g" and "t" in value else _without_grad(v)) for k, v in value.items()}
+    return [_without_grad(item) for item in value] if isinstance(value, list) else value
+
+
 def floats(text: str) -> array[float]:
     """The numbers of a description."""
     return array("d", base64.b64decode(text))

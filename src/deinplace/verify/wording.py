@@ -8,6 +8,7 @@ from typing import Literal
 from deinplace.model import Finding, Place, Rewrite, Site, Span, Verdict
 from deinplace.rules import all_rules, rule
 from deinplace.rules.base import Incident, Project
+from deinplace.verify.attest import Attested, named
 from deinplace.verify.drivers import SEED, Driver
 from deinplace.verify.recording import RTOL
 from deinplace.verify.search import Choice
@@ -48,6 +49,18 @@ def verdict(result: Result, bench: Bench, driver: Driver) -> Verdict:
         max_abs_error=comparison.max_abs,
         max_rel_error=comparison.max_rel,
     )
+
+
+def witnessed(found: Attested, driver: Driver) -> Verdict:
+    """The verdict on a patch that other oracles than a run of the whole original confirm."""
+    gradients = found.compared
+    values = "values at backward, and finite differences of the functions that change"
+    what = values if gradients is None else f"gradients of {gradients.gradients} tensors in {gradients.steps} steps"
+    return Verdict(
+        "confirmed", what, oracle=named(found.agree[0], found.agree[1:]), driver=driver.title, device="cpu", seed=SEED,
+        steps=gradients.steps if gradients else 0, compared=gradients.compared if gradients else 0,
+        max_abs_error=gradients.max_abs if gradients else None, max_rel_error=gradients.max_rel if gradients else None,
+    )  # fmt: skip
 
 
 def devices(bench: Bench) -> str:
