@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from deinplace.errors import DeinplaceError
-from deinplace.files import Selection, Write, discover, load, read_text, tree_of, write_all, write_atomic
+from deinplace.files import Selection, discover, load, read_text
+from deinplace.writing import Write, tree_of, write_all, write_atomic
 
 needs_permissions = pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="root may read everything")
 

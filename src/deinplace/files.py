@@ -1,14 +1,11 @@
-"""Files: which ones belong to a command, reading them, and writing them back all or none."""
+"""Files: which ones belong to a command, and reading them."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
-import stat
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -40,15 +37,6 @@ _PYTHON_2_MESSAGES = (
 _PYTHON_2_LINE = re.compile(
     r"""^\s*(print\s+[^\s(=]|exec\s+['"]|raise\s+[\w.]+\s*,|except\s+[\w.]+\s*,\s*\w+\s*:)|<>"""
 )
-
-
-@dataclass(frozen=True)
-class Write:
-    """A file's bytes as they were read, and as they are to be."""
-
-    path: str
-    before: bytes
-    after: bytes
 
 
 @dataclass(frozen=True)
@@ -105,12 +93,6 @@ def discover(paths: Sequence[str], selection: Selection) -> tuple[tuple[str, ...
     return tuple(found), tuple(problems)
 
 
-def tree_of(paths: Sequence[str]) -> str:
-    """The innermost folder that holds every path that the user named: nothing outside it is ever written."""
-    folders = [path if path.is_dir() else path.parent for path in (Path(given).absolute() for given in paths)]
-    return os.path.commonpath([os.path.realpath(folder) for folder in folders])
-
-
 def load(paths: Iterable[str]) -> tuple[dict[str, Source], tuple[Problem, ...]]:
     """Sources by path, and one problem for each file that cannot be read as Python 3."""
     sources: dict[str, Source] = {}
@@ -152,60 +134,6 @@ def _load_notebook(path: str, data: bytes) -> tuple[dict[str, Source], tuple[Pro
     return {path: notebook}, tuple(problems)
 
 
-def write_all(writes: Sequence[Write], tree: str) -> None:
-    """Write every file, or none.
-
-    All preconditions are checked before the first write; if a later one fails or is interrupted, files already
-    replaced get their old bytes back.
-
-    Raises:
-        DeinplaceError: a file changed since it was read, lies outside `tree`, or cannot be written.
-    """
-    for write in writes:
-        _check(write, tree)
-    done: list[Write] = []
-    complete = False
-    try:
-        for write in writes:
-            write_atomic(write.path, write.after, write.before, tree)
-            done.append(write)
-        complete = True
-    finally:
-        if not complete:
-            for write in reversed(done):
-                with contextlib.suppress(DeinplaceError):  # somebody else wrote it meanwhile: theirs stays
-                    write_atomic(write.path, write.before, write.after, tree)
-
-
-def write_atomic(path: str, data: bytes, expected_before: bytes, tree: str) -> None:
-    """Replace a file's bytes in one step, keeping its mode; a link's real file is what is replaced.
-
-    Raises:
-        DeinplaceError: the file no longer holds `expected_before`, lies outside `tree`, or cannot be written.
-    """
-    target = _check(Write(path, expected_before, data), tree)
-    try:
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
-    except OSError as error:
-        raise DeinplaceError(f"{path}: cannot be written: {error.strerror}; nothing was changed") from None
-    replaced = False
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        Path(temporary).chmod(stat.S_IMODE(target.stat().st_mode))
-        if target.read_bytes() != expected_before:
-            raise _changed(path)
-        Path(temporary).replace(target)
-        replaced = True
-    except OSError as error:
-        raise DeinplaceError(f"{path}: cannot be written: {error.strerror}; nothing was changed") from None
-    finally:
-        if not replaced:
-            Path(temporary).unlink(missing_ok=True)
-
-
 def read_text(path: str) -> str | None:
     """Text of a Python file for display, or None where it cannot be had."""
     if not Path(path).is_file():  # a pipe would be waited for, a device read without end
@@ -218,26 +146,6 @@ def read_text(path: str) -> str | None:
         return decode(path, data)[0]
     except SourceError:
         return data.decode("utf-8", "replace")
-
-
-def _check(write: Write, tree: str) -> Path:
-    """The real file of a write, once it is known that it may be replaced."""
-    target = Path(os.path.realpath(write.path))
-    if not target.is_relative_to(os.path.realpath(tree)):
-        raise DeinplaceError(f"{write.path}: leads out of {tree}; nothing was written")
-    try:
-        now = target.read_bytes()
-    except OSError as error:
-        raise DeinplaceError(f"{write.path}: cannot be read any more: {error.strerror}; nothing was written") from None
-    if now != write.before:
-        raise _changed(write.path)
-    if not os.access(target, os.W_OK) or not os.access(target.parent, os.W_OK):
-        raise DeinplaceError(f"{write.path}: is not writable; nothing was written")
-    return target
-
-
-def _changed(path: str) -> DeinplaceError:
-    return DeinplaceError(f"{path}: changed while deinplace was at work; nothing was written, run it again")
 
 
 def _explain(error: SourceError, data: bytes) -> Problem:

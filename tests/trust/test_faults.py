@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from deinplace.errors import DeinplaceError
-from deinplace.files import write_atomic
 from deinplace.verify.drivers import KEPT, Driver, Laboratory, Run, Settings
+from deinplace.writing import write_atomic
 
 OLD = (
     "import torch\n\n\ndef f():\n    a = torch.ones(3, requires_grad=True)\n    x = torch.exp(a)\n    x += a\n"

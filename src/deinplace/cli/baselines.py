@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from deinplace import baseline
 from deinplace.errors import DeinplaceError
-from deinplace.files import Write, tree_of, write_all
 from deinplace.model import Finding, Outcome
 from deinplace.report.view import View
+from deinplace.writing import Write, tree_of, write_all
 
 if TYPE_CHECKING:
     from deinplace.analysis.source import Source

@@ -276,7 +276,7 @@ def _cells_named(sources: Mapping[str, Source]) -> Iterator[None]:
 
 def _written(outcome: Outcome, sources: Mapping[str, Source], given: list[str]) -> Outcome:
     """The outcome once its changes stand in the files."""
-    from deinplace.files import Write, tree_of, write_all
+    from deinplace.writing import Write, tree_of, write_all
 
     if not outcome.changes:
         return outcome
