@@ -6,7 +6,7 @@ import ast
 
 from deinplace.analysis import declared
 from deinplace.analysis.machine import Machine
-from deinplace.analysis.values import Const, Items, Obj, Other, Ref, Ten, Torch, Union, Value
+from deinplace.analysis.values import NONE, Const, Items, Obj, Other, Ref, Ten, Torch, Union, Value, union
 
 LIMIT = 4
 GLANCED = 2
@@ -24,7 +24,10 @@ def iterate(m: Machine, value: Value, node: ast.AST) -> tuple[list[Value], bool]
     if isinstance(value, Ten):
         return [element(m, value, n) for n in range(ROWS)], True
     if isinstance(value, Union):
-        return iterate(m, value.options[0], node)
+        found = [iterate(m, option, node) for option in value.options if option != NONE] or [([], True)]
+        most = max(len(items) for items, _ in found)
+        each = [union(tuple(items[n] for items, _ in found if n < len(items))) for n in range(most)]
+        return each, any(opened or len(items) < most for items, opened in found)
     what = value.what if isinstance(value, Other) else "unknown"
     if what in ("number", "string", "size", "ndarray"):
         return [

@@ -9,7 +9,21 @@ from deinplace.analysis import declared, dtypes, facts, shapes
 from deinplace.analysis.machine import Machine, Save
 from deinplace.analysis.memory import tensors_in
 from deinplace.analysis.source import span_of
-from deinplace.analysis.values import NO_IDS, NUMBER, Const, Grad, Items, Kind, Obj, Other, Ref, Ten, Union, Value
+from deinplace.analysis.values import (
+    NO_IDS,
+    NUMBER,
+    Const,
+    Grad,
+    Items,
+    Kind,
+    Obj,
+    Other,
+    Ref,
+    Ten,
+    Union,
+    Value,
+    union,
+)
 from deinplace.catalog import FunctionInfo
 
 _SAME_VALUE = ("clone", "contiguous", "detach", "alias", "data", "requires_grad")
@@ -135,7 +149,7 @@ def shared(m: Machine, op: str, base: Ten, named: dict[str, Value], keywords: di
         condition, yes, no = base.choice
         left = shared(m, op, yes, {**named, "self": yes}, keywords, returns)
         right = shared(m, op, no, {**named, "self": no}, keywords, returns)
-        return left if not isinstance(left, Ten) or not isinstance(right, Ten) else _choose(condition, left, right)
+        return _either(m, condition, left, right)
     else:
         view = replace(base, view="view", path=(*base.path, step))
     if returns == "views":
@@ -192,6 +206,16 @@ def _output(m: Machine, path: tuple[object, ...], n: int) -> tuple[object, ...]:
         row = ("index", number) if last[1] == m.term_of(Const(0)) else ("select", last[1], number)
         return (*path[:-1], row)
     return (*path, ("output", n))
+
+
+def _either(m: Machine, condition: int, yes: Value, no: Value) -> Value:
+    """A view, or each of several views, of one tensor or of another."""
+    if isinstance(yes, Ten) and isinstance(no, Ten):
+        return _choose(condition, yes, no)
+    if isinstance(yes, Obj) and isinstance(no, Obj):
+        pairs = zip(m.items_of(yes).items, m.items_of(no).items, strict=False)
+        return m.sequence([_either(m, condition, a, b) for a, b in pairs], yes.what, opened=True)
+    return union((yes, no), condition)
 
 
 def _choose(condition: int, yes: Ten, no: Ten) -> Ten:

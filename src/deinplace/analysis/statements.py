@@ -22,6 +22,7 @@ from deinplace.analysis.values import (
     Ten,
     Union,
     Value,
+    union,
 )
 from deinplace.model import Span
 
@@ -88,7 +89,8 @@ def unpack(m: Machine, targets: list[ast.expr], value: Value) -> list[tuple[ast.
     if isinstance(value, Ten):
         return [(t, attributes.part(m, value, n)) for n, t in enumerate(targets)]
     if isinstance(value, Union):
-        return unpack(m, targets, value.options[0])
+        each = [unpack(m, targets, option) for option in value.options if option != NONE] or [unpack(m, targets, NONE)]
+        return [(pairs[0][0], union(tuple(v for _, v in pairs))) for pairs in zip(*each, strict=False)]
     items = iterate(m, value, targets[0])[0] or [Other("unknown")]
     return [(t, items[min(n, len(items) - 1)]) for n, t in enumerate(targets)]
 
