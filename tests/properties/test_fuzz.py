@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from random import Random
 
 import equivalence
@@ -110,8 +111,6 @@ def test_random_programs_keep_their_meaning(seed: int, all_sites: bool) -> None:
 @pytest.mark.parametrize("all_sites", [False, True], ids=["default", "all"])
 @pytest.mark.parametrize("function", ONCE_WRONG.values(), ids=ONCE_WRONG.keys())
 def test_what_was_once_wrong(function: str, all_sites: bool) -> None:
-    import textwrap
-
     text = FRAME.format(function=textwrap.dedent(function))
     verdict, detail, after = equivalence.judged(text, all_sites)
     assert verdict not in BAD, f"{detail}\n{after}"
@@ -136,6 +135,13 @@ def test_a_wrong_rewrite_is_seen() -> None:
     other = text.replace("p = torch.linspace(-1, 1", "p = torch.linspace(-1, 2")
     assert equivalence.compared(text, other)[0] in ("miscompiled", "still refused", "refused at once, now runs")
     assert equivalence.compared(text, text)[0] == "left alone"
+
+
+def test_an_item_to_a_power_is_computed_from_a_clone() -> None:
+    text = FRAME.format(function=textwrap.dedent(ONCE_WRONG["an item to a power that requires grad"]))
+    verdict, _, after = equivalence.judged(text, False)
+    assert verdict == "rewritten, equal"
+    assert "x[0] = x[0].clone() ** y[0]" in after
 
 
 ONE_OR_OTHER = """

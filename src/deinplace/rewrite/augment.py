@@ -17,8 +17,10 @@ PAUSES = (ast.Await, ast.Yield, ast.YieldFrom)
 """Expressions during which other code may run between reading a target and writing it."""
 
 
-def assignment(source: Source, node: ast.AugAssign, others: Sequence[str] = ()) -> list[Edit]:
+def assignment(source: Source, node: ast.AugAssign, others: Sequence[str] = (), cloned: bool = False) -> list[Edit]:
     """Edits that make `node` an out-of-place assignment, chained to the names `others`.
+
+    `cloned` computes with a clone of the target: `x[0] = x[0].clone() ** y`, for what is written back where it was.
 
     Raises:
         Refused: the right side is a bare tuple, or the statement awaits or yields with a target others can see.
@@ -28,16 +30,17 @@ def assignment(source: Source, node: ast.AugAssign, others: Sequence[str] = ()) 
     if any(isinstance(n, PAUSES) for n in ast.walk(node.value)) and not isinstance(node.target, ast.Name):
         raise Refused("other code may run between reading the target and writing it")
     bindings, target = _once(source, node.target)
-    edit = _assign(source, node, target, others)
+    edit = _assign(source, node, target, others, f"{target}.clone()" if cloned else target)
     return [*(insert_before(source, node, line) for line in bindings), edit]
 
 
-def _assign(source: Source, node: ast.AugAssign, target: str, others: Sequence[str]) -> Edit:
+def _assign(source: Source, node: ast.AugAssign, target: str, others: Sequence[str], read: str) -> Edit:
     operator = type(small_statement(source, node).operator)  # type: ignore[attr-defined]
     binary = getattr(cst, operator.__name__.removesuffix("Assign"))
     names = [ast.Name(other, ast.Store()) for other in others]
     parsed = ast.parse(target, mode="eval").body
-    expected = ast.Assign([parsed, *names], ast.BinOp(parsed, node.op, node.value))
+    left = ast.parse(read, mode="eval").body
+    expected = ast.Assign([parsed, *names], ast.BinOp(left, node.op, node.value))
     reason: Refused | None = None
     for wrapped in (False, True):
 
@@ -51,7 +54,7 @@ def _assign(source: Source, node: ast.AugAssign, target: str, others: Sequence[s
             lead = before if isinstance(before, cst.SimpleWhitespace) else cst.SimpleWhitespace(" ")
             gap = cst.SimpleWhitespace(" " if lead.value else "")
             first = small.target if target == source.segment(node.target) else cst.parse_expression(target)
-            value = cst.BinaryOperation(cst.parse_expression(target), binary(gap, after), right)
+            value = cst.BinaryOperation(cst.parse_expression(read), binary(gap, after), right)
             if not isinstance(first, cst.BaseAssignTargetExpression):
                 raise Refused("the target cannot be assigned")
             targets = [cst.AssignTarget(first, lead, gap)]

@@ -121,6 +121,7 @@ class AugmentedAssignment(Rule):
         yield from self._stored_back(source, node)
         if not (isinstance(node.target, ast.Subscript) and _names.indexes_tensor(node.target)):
             yield from self._rebound(source, node, incident)
+            yield from self._written_back(source, node)
         yield from _views.single_views(self.code, source, node, node.target)
         yield from _clone.clones_before(self.code, source, node, node.target)
         yield from _clone.alias_clones(self.code, source, node, node.target)
@@ -151,6 +152,17 @@ class AugmentedAssignment(Rule):
                 continue
             chain = " = ".join([target, *names])
             yield _clone.rewrite(self.code, source, f"make `{chain}` a new tensor", edits, node)
+
+    def _written_back(self, source: Source, node: ast.AugAssign) -> Iterator[Rewrite]:
+        """`x[0] **= y` becomes `x[0] = x[0].clone() ** y`: the result goes where its own input lies."""
+        if not isinstance(node.target, ast.Subscript):
+            return
+        try:
+            edits = assignment(source, node, cloned=True)
+        except Refused:
+            return
+        target = source.segment(node.target)
+        yield _clone.rewrite(self.code, source, f"compute `{target}` from a clone of it", edits, node)
 
     def _stored_back(self, source: Source, node: ast.AugAssign) -> Iterator[Rewrite]:
         """`for k, v in d.items(): v /= s` becomes `v = d[k] = v / s`."""
