@@ -144,6 +144,36 @@ def test_an_item_to_a_power_is_computed_from_a_clone() -> None:
     assert "x[0] = x[0].clone() ** y[0]" in after
 
 
+def test_a_flag_through_parameters_of_the_programs_own() -> None:
+    function = """
+        class Act(torch.nn.Module):
+            def __init__(self, inplace):
+                super().__init__()
+                self.act = torch.nn.ReLU(inplace=inplace)
+
+            def forward(self, x):
+                self.act(x)
+                return x * 2
+
+
+        class Pass(torch.nn.Module):
+            def __init__(self, act_inplace: bool = True):
+                super().__init__()
+                self.one, self.two = Act(act_inplace), Act(inplace=True)
+
+            def forward(self, x):
+                return self.two(self.one(torch.sigmoid(x)) + 1)
+
+
+        def f(x, y):
+            return Pass()(x * y)
+    """
+    verdict, _, after = equivalence.judged(FRAME.format(function=textwrap.dedent(function)), False)
+    assert verdict == "rewritten, equal"
+    assert "torch.nn.ReLU(inplace=False)" in after
+    assert "x = self.act(x)" in after
+
+
 ONE_OR_OTHER = """
 import torch
 from torch import nn

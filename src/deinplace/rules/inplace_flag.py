@@ -200,7 +200,11 @@ class InplaceFlag(Rule):
             if spelled not in (None, _flags.is_true(flag.node)):
                 continue
             title = f"switch `inplace` off {flag.where}"
-            yield _clone.rewrite(self.code, source, title, [flag.edit, *bound], flag.node)
+            made = _clone.rewrite(self.code, source, title, [flag.edit, *bound], flag.node)
+            starts = {e.start for e in bound}
+            calls = [n for n in ast.walk(source.tree) if isinstance(n, ast.Expr) and source.bounds(n)[0] in starts]
+            touched = dict.fromkeys([*made.touches, *((source.path, source.qualname(n)) for n in calls)])
+            yield dataclasses.replace(made, touches=tuple(touched))
 
     def _cloned_at_call(self, incident: Incident, project: Project) -> Iterator[Rewrite]:
         """`self.act(x)` becomes `self.act(x.clone())`; as a statement, `x = self.act(x.clone())`."""
