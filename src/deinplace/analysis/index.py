@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import PurePath
 
 from deinplace.analysis.imports import bindings, module_name
@@ -52,6 +53,11 @@ class ModuleInfo:
     imports: dict[str, str]
     functions: dict[ast.AST, FunctionInfo]
     classes: dict[ast.AST, ClassInfo]
+
+    @cached_property
+    def named(self) -> dict[str, FunctionInfo]:
+        """Its functions by qualified name; of several the last."""
+        return {info.qualname: info for info in self.functions.values()}
 
 
 class Index:

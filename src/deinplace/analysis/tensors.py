@@ -12,8 +12,10 @@ from deinplace.catalog import FunctionInfo
 
 _MEMORY = ("storage", "data_ptr", "dlpack", "__array__")
 """Parts of the names of methods that give away where a tensor lies."""
-_PYTHON = ("append", "extend", "insert", "update", "pop", "get", "items", "keys", "values", "copy", "add", "remove",
-           "index", "count", "sort", "join", "split", "format", "setdefault", "clear", "replace", "strip")  # fmt: skip
+PYTHON_METHODS = (
+    "append", "extend", "insert", "update", "pop", "get", "items", "keys", "values", "copy", "add", "remove", "index",
+    "count", "sort", "join", "split", "format", "setdefault", "clear", "replace", "strip",
+)  # fmt: skip
 
 
 def method(m: Machine, base: Ten, name: str, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
@@ -25,7 +27,7 @@ def method(m: Machine, base: Ten, name: str, args: list[Value], keywords: dict[s
         m.escape(made, f"is of a class of its own, by .{name}()")
         return made
     if m.kind(base) == "unknown":
-        if entry is None or name in _PYTHON:
+        if entry is None or name in PYTHON_METHODS:
             if declared.method_of_containers(name):
                 declared.used_as(m, base, "container")
             m.escape(base, f"has .{name}() called")

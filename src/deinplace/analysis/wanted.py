@@ -11,9 +11,11 @@ from deinplace.analysis import prefilter
 from deinplace.analysis.index import ClassInfo, FunctionInfo, Index, ModuleInfo
 from deinplace.analysis.run import Unit
 from deinplace.analysis.scan import Scan, scan
+from deinplace.analysis.scout import Looker, suspicious
 from deinplace.analysis.triage import Triage
 
 _LINE = re.compile(r"\n")
+_INFERS = re.compile(r"torch\.inference_mode|import[^\n]*\binference_mode")
 _COMMON = frozenset({*dir(object), *dir(dict), *dir(list), *dir(set), "__call__"})
 """Names that everything has: that one is called says nothing about who answers."""
 
@@ -50,6 +52,21 @@ def worth_running(index: Index) -> set[Unit]:
     writers -= _COMMON
     wanted.update((c.module.path, c.info.qualname) for c in others if _hands_over(c, writers))
     return wanted
+
+
+def suspects(index: Index, wanted: set[Unit]) -> set[Unit]:
+    """The units of which a quick look cannot tell that the machine would find nothing."""
+    looker = Looker(index)
+    infers = {path: b"inference_mode" in index.modules[path].source.data for path, _ in wanted}
+    infers = {
+        path: found and _INFERS.search(index.modules[path].source.text) is not None for path, found in infers.items()
+    }
+    kept = set(wanted)
+    for path, name in sorted(wanted):
+        info = index.modules[path].named.get(name)
+        if info is not None and not infers[path] and not suspicious(looker, info):
+            kept.discard((path, name))
+    return kept
 
 
 def _writes(triage: Triage, candidate: _Candidate) -> bool:

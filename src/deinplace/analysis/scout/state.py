@@ -1,0 +1,366 @@
+"""What a quick look keeps in mind: cells of memory, what is saved, and what names stand for."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from deinplace.analysis.index import ClassInfo, FunctionInfo, Index
+from deinplace.analysis.source import Function
+
+STEPS = 30_000
+"""So many nodes are looked at for one function, at most."""
+MULTI, EXPANDED, WHOLE, FRACTION, CUT, OPAQUE = "multi", "expanded", "whole", "fraction", "cut", "opaque"
+"""Marks in a value: one of several views, an expansion, whole numbers, a fraction, out of the graph, anything."""
+
+
+OPTIONS = 6
+"""So many of the values that a name may have are told apart."""
+
+
+class GiveUpError(Exception):
+    """Too much to look at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A literal that decides something: True, False, None or a name."""
+
+    value: object
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """Something outside the project, by its dotted name."""
+
+    dotted: str
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A module of the project."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Class:
+    """A class of the project."""
+
+    info: ClassInfo
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Code:
+    """A function of the project, or a lambda, with what it is bound to and closes over."""
+
+    node: Function | ast.Lambda
+    path: str
+    info: FunctionInfo | None = None
+    me: Value | None = None
+    scopes: tuple[dict[str, Value], ...] = ()
+    owner: ClassInfo | None = None
+
+
+@dataclass(eq=False, slots=True)
+class Thing:
+    """An instance of one of the project's classes; what its attributes hold grows while its methods are looked at."""
+
+    info: ClassInfo
+    fields: dict[str, Value] = field(default_factory=dict)
+
+
+@dataclass(eq=False, slots=True)
+class Box:
+    """A container: its items in order where all of them are known, and what else it may hold."""
+
+    items: list[Value] = field(default_factory=list)
+    rest: Value = frozenset()
+    named: dict[object, Value] = field(default_factory=dict)
+    """Of a dict, what is known by its key."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Layer:
+    """A module of torch's own: whether it works in place, and its children."""
+
+    name: str
+    inplace: Value
+    children: Box | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Partial:
+    """`functools.partial`."""
+
+    func: Value
+    args: tuple[Value, ...]
+    keywords: tuple[tuple[str, Value], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Parent:
+    """`super()`."""
+
+    after: ClassInfo
+    me: Value
+
+
+Member = int | str | Known | Name | File | Class | Code | Thing | Box | Layer | Partial | Parent
+Value = frozenset[Member]
+NOTHING: Value = frozenset()
+_BUILTINS = frozenset(dir(builtins))
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What a call does: to the cells of its arguments, and to those that last."""
+
+    cells: tuple[int, ...]
+    saved: frozenset[int]
+    written: frozenset[int]
+    result: Value
+    hot: bool
+    boxes: tuple[Box | None, ...] = ()
+    """Containers that stood for those that were given: what was put into them is put into those, too."""
+
+
+@dataclass(slots=True)
+class Scope:
+    """A function that is being looked at."""
+
+    path: str
+    names: dict[str, Value]
+    outer: tuple[dict[str, Value], ...] = ()
+    owner: ClassInfo | None = None
+    me: Value = NOTHING
+    results: list[Value] = field(default_factory=list)
+    yields: list[Value] = field(default_factory=list)
+
+
+class Scout:
+    """The project, and what is known of its functions so far."""
+
+    def __init__(self, index: Index) -> None:
+        self.index = index
+        self.steps = 0
+        self.saved: set[int] = set()
+        """Cells that an operation keeps for backward, on some path to here."""
+        self.written: set[int] = set()
+        self.likely: set[int] = set()
+        """Cells that were used as only tensors are; nothing else is saved."""
+        self.constant: set[int] = set()
+        """Cells that surely require no gradients."""
+        self.leaves: set[int] = set()
+        self.grad = True
+        self.hot = False
+        """Whether a write was met that the machine has to judge."""
+        self.scope = Scope("", {})
+        self.depth = 0
+        self.running: list[ast.AST] = []
+        """The functions that are being looked at."""
+        self.summaries: dict[tuple[object, ...], Summary | None] = {}
+        self.things: dict[tuple[object, ...], Thing] = {}
+        self._next = 0
+        self._derived: dict[tuple[object, object], int] = {}
+        self._tops: dict[str, dict[str, list[ast.stmt]]] = {}
+        self._globals: dict[tuple[str, str], Value] = {}
+        self._orders: dict[ClassInfo, list[ClassInfo | str]] = {}
+
+    def cell(self) -> int:
+        """A new cell."""
+        self._next += 1
+        return self._next
+
+    @property
+    def last(self) -> int:
+        """The newest cell."""
+        return self._next
+
+    def derived(self, base: object, name: object) -> int:
+        """The cell of an attribute or element of something: the same each time."""
+        found = self._derived.get((base, name))
+        if found is None:
+            found = self._derived[base, name] = self.cell()
+        return found
+
+    def step(self) -> None:
+        """Count a node.
+
+        Raises:
+            GiveUpError: there were too many.
+        """
+        self.steps -= 1
+        if self.steps < 0:
+            raise GiveUpError
+
+    # names
+
+    def top(self, path: str) -> dict[str, list[ast.stmt]]:
+        """The statements that bind each name at a file's top level."""
+        found = self._tops.get(path)
+        if found is None:
+            found = self._tops[path] = {}
+            _collect(self.index.modules[path].source.tree.body, found)
+        return found
+
+    def resolve(self, path: str, name: str) -> Value:
+        """What a name stands for at the top level of a file."""
+        key = (path, name)
+        found = self._globals.get(key)
+        if found is None:
+            self._globals[key] = frozenset({self.derived(path, name)})  # while it is being found out
+            try:
+                found = self._globals[key] = self._resolve(path, name)
+            except (GiveUpError, RecursionError):
+                del self._globals[key]
+                raise
+        return found
+
+    def _resolve(self, path: str, name: str) -> Value:
+        module = self.index.modules[path]
+        out: set[Member] = set()
+        for node in self.top(path).get(name, ()):
+            if isinstance(node, ast.ClassDef):
+                out.add(Class(module.classes[node]))
+            elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                out.add(Code(node, path, module.functions[node]))
+            else:
+                out |= self.bound_at_top(path, node, name)
+        if not out and name in module.imports:
+            return self.dotted(module.imports[name], path)
+        if out:
+            return frozenset(out)
+        for key, dotted in module.imports.items():
+            if key.startswith("*"):
+                starred = self._starred(dotted, path, name)
+                if starred is not None:
+                    return starred
+        if name in _BUILTINS:
+            return frozenset({Name(name)})
+        return frozenset({self.derived(path, name)})
+
+    def _starred(self, dotted: str, near: str, name: str) -> Value | None:
+        holder = self.index.module(dotted, near)
+        if holder is None:
+            torch = dotted.startswith("torch") and name not in _BUILTINS
+            return frozenset({Name(f"{dotted}.{name}")}) if torch else None
+        if holder.path == near:
+            return None
+        stars = any(k.startswith("*") for k in holder.imports)
+        if name in self.top(holder.path) or name in holder.imports or stars:
+            found = self.resolve(holder.path, name)
+            return None if found == {self.derived(holder.path, name)} else found
+        return None
+
+    def bound_at_top(self, path: str, node: ast.stmt, name: str) -> Value:
+        """What a statement at the top level of a file binds a name to; filled in by the walker."""
+        raise NotImplementedError
+
+    def dotted(self, dotted: str, near: str) -> Value:
+        """A dotted name: a module of the project, something in one, or something outside."""
+        found = self.index.module(dotted, near)
+        if found is not None:
+            return frozenset({File(found.path)})
+        base, _, last = dotted.rpartition(".")
+        holder = self.index.module(base, near) if base else None
+        if holder is not None:
+            return self.of_file(holder.path, last)
+        return frozenset({Name(dotted)})
+
+    def of_file(self, path: str, name: str) -> Value:
+        """What a module of the project holds under a name."""
+        module = self.index.modules[path]
+        if name not in self.top(path) and name not in module.imports:
+            inner = self.index.module(f"{module.name}.{name}", path)
+            if inner is not None and inner is not module:
+                return frozenset({File(inner.path)})
+        return self.resolve(path, name)
+
+    # classes
+
+    def bases(self, info: ClassInfo) -> list[ClassInfo | str]:
+        """The class and its ancestors, depth first; dotted names for those outside the project."""
+        known = self._orders.get(info)
+        if known is not None:
+            return known
+        order: list[ClassInfo | str] = [info]
+        self._orders[info] = order
+        for base in info.node.bases:
+            for member in self.named(info.path, base):
+                if isinstance(member, Class):
+                    order += [b for b in self.bases(member.info) if b not in order]
+                elif isinstance(member, Name):
+                    order.append(member.dotted)
+        return order
+
+    def named(self, path: str, node: ast.expr) -> Value:
+        """What a dotted expression stands for at the top level of a file."""
+        if isinstance(node, ast.Name):
+            return self.resolve(path, node.id)
+        if not isinstance(node, ast.Attribute):
+            return NOTHING
+        out: set[Member] = set()
+        for member in self.named(path, node.value):
+            if isinstance(member, Name):
+                out.add(Name(f"{member.dotted}.{node.attr}"))
+            elif isinstance(member, File):
+                out |= self.of_file(member.path, node.attr)
+        return frozenset(out)
+
+    def is_module(self, info: ClassInfo) -> bool:
+        """True for subclasses of nn.Module."""
+        return any(isinstance(b, str) and b.startswith("torch.nn.") for b in self.bases(info))
+
+    def method(self, info: ClassInfo, name: str, after: ClassInfo | None = None) -> FunctionInfo | None:
+        """A method by the order of resolution; those behind `after` only, for super()."""
+        order = self.bases(info)
+        start = order.index(after) + 1 if after in order else 0
+        for base in order[start:]:
+            if isinstance(base, ClassInfo) and name in base.methods:
+                return base.methods[name]
+        return None
+
+
+def _collect(body: list[ast.stmt], found: dict[str, list[ast.stmt]]) -> None:
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found[node.name] = [node]
+        elif isinstance(node, ast.Assign):
+            for target in node.targets:
+                for name in _names(target):
+                    found.setdefault(name, []).append(node)
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            found.setdefault(node.target.id, []).append(node)
+        else:
+            for name in ("body", "orelse", "finalbody"):
+                _collect(getattr(node, name, None) or [], found)
+            for handler in getattr(node, "handlers", ()):
+                _collect(handler.body, found)
+
+
+def _names(target: ast.expr) -> Iterator[str]:
+    if isinstance(target, ast.Name):
+        yield target.id
+    elif isinstance(target, ast.Tuple | ast.List):
+        for part in target.elts:
+            yield from _names(part)
+
+
+def cells_of(value: Iterable[Member], depth: int = 3) -> set[int]:
+    """The cells that a value lies in, or that it holds."""
+    out: set[int] = set()
+    for member in value:
+        if isinstance(member, int):
+            out.add(member)
+        elif isinstance(member, Box) and depth:
+            out |= cells_of(contents(member), depth - 1)
+    return out
+
+
+def contents(box: Box) -> Value:
+    """All that a container may hold; of a dict as much as the machine follows."""
+    held = list(box.named.values())[:OPTIONS] if box.named else ()
+    return box.rest.union(*box.items, *held)
