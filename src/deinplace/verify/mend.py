@@ -100,6 +100,8 @@ class Mender:
         self.lab, self.driver, self.sources = lab, driver, sources
         self.start = dict(start if start is not None else sources)
         self.options, self.progress = options, progress
+        self.needs_backward = not options.all_sites
+        """Whether a program without any backward has nothing to prove; its values are compared all the same."""
         self.watched: Run | None = None
         self.first: Run | None = None
         self.emulate: dict[str, object] | None = None
@@ -123,7 +125,7 @@ class Mender:
         if self.options.all_sites and first.attached and first.exit_code == 0 and not first.torch:
             self.notes.append("the program never imports torch: it has no tensors to write")
             return self._outcome(None, {})
-        incidents.require_usable(first, self.driver, need_backward=not self.options.all_sites)
+        incidents.require_usable(first, self.driver, need_backward=self.needs_backward)
         first, self.emulate = self._past_errors(first)
         self.first = first
         self.ran |= lines_that_wrote(first)

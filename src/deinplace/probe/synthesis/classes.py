@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import linecache
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from .search import Search, Slot, State, listed, words
 from .slots import arguments, signature, slots
 from .stage import Stage, needed
 from .trace import Trial, last_lines
+from .usage import asked
 from .values import Plain, Value
 
 LARGE = 16
@@ -158,11 +159,37 @@ class Builder:
         return [s for s in dict.fromkeys(out) if s != state]
 
     def flips(self, state: State) -> Iterator[State]:
-        """States with one option changed that has a default."""
-        for index, slot in enumerate(self.slots):
-            if slot.optional and len(slot.values) > 1 and state[index] is None:
-                for value in _flipped(slot):
-                    yield (*state[:index], value, *state[index + 1 :])
+        """States with one option changed that has a default, then several: those first that the lines in question
+        hang on."""
+        free = [i for i, s in enumerate(self.slots) if s.optional and len(s.values) > 1 and state[i] is None]
+        names = asked(self.stage.path, self.stage.left())
+        guided = [i for i in free if self.slots[i].name in names]
+        yield from (_with(state, i, v) for i in guided for v in _flipped(self.slots[i]))
+        if len(guided) > 1:
+            yield self._all(state, guided)
+            for one, other in itertools.combinations(guided[:5], 2):
+                yield self._all(state, [one, other])
+        yield from (_with(state, i, v) for i in free if i not in guided for v in _flipped(self.slots[i]))
+        yield self._all(state, [i for i in free if type(self.slots[i].default) is bool])
+
+    def _all(self, state: State, indices: Sequence[int]) -> State:
+        """The first other value for each of some options."""
+        out = list(state)
+        for index in indices:
+            out[index] = _flipped(self.slots[index])[0]
+        return tuple(out)
+
+    def dropping(self, state: State) -> State | None:
+        """The state with every probability that is zero by default, of dropping something, set; None without any."""
+        indices = [
+            i
+            for i, s in enumerate(self.slots)
+            if type(s.default) is float and s.default == 0 and "drop" in s.name.lower() and state[i] is None
+        ]
+        out = list(state)
+        for index in indices:
+            out[index] = Plain("0.5")
+        return tuple(out) if indices else None
 
 
 def _with(state: State, index: int, value: Value | None) -> State:

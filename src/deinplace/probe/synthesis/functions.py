@@ -14,7 +14,7 @@ from .slots import arguments, slots
 from .stage import Stage, call_text, differentiable, needed, scalar, snake
 from .text import Scene
 
-DOUBTED = ("cast", "expanded")
+DOUBTED = ("cast", "expanded", "out-grad")
 """In-place errors that a tensor of another kind or shape may not have raised."""
 
 
@@ -23,6 +23,10 @@ def exercise_function(stage: Stage, function: Callable[..., Any]) -> None:
     chosen = slots(function, True, Guide())
     imported = (stage.module.__name__, stage.name)
     calls(stage, function, chosen, stage.name, [], [imported], f"test_{snake(stage.name)}")
+    if stage.left():
+        from .optimizers import by_optimizers
+
+        by_optimizers(stage)
 
 
 def calls(

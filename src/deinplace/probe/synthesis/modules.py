@@ -14,6 +14,7 @@ from torch import nn
 from .classes import Builder, Built
 from .functions import calls
 from .guide import Guide, parameter_count
+from .optimizers import exercise_optimizer
 from .search import Slot, State
 from .slots import slots
 from .stage import Stage, snake
@@ -27,6 +28,9 @@ def exercise_class(stage: Stage, cls: type, methods: tuple[str, ...], seen: tupl
     """Scenes for a class of the file."""
     if issubclass(cls, torch.autograd.Function):
         _exercise_autograd(stage, cls)
+        return
+    if issubclass(cls, torch.optim.Optimizer):
+        exercise_optimizer(stage, cls)
         return
     builder = Builder(stage, cls, seen)
     until = stage.soon(0.7)
@@ -104,10 +108,21 @@ class _Object:
             if state is not None:
                 worked.append((method, chosen, state))
             self.stuck = self.stuck or self.stage.stuck
+        for method, chosen, state in worked[:1]:
+            self._dropping(method, chosen, state)
         for method, chosen, state in worked:
             if self.stage.left():
                 self._more(method, chosen, guide, state)
         return bool(worked) and not self.stage.left()
+
+    def _dropping(self, method: str, chosen: list[Slot], state: State) -> None:
+        """The same call with what drops nothing by default: else such layers write nothing, either."""
+        changed = self.builder.dropping(self.built.state) if self.built.state is not None else None
+        other = self.builder.rebuilt(changed) if changed is not None and not self.stage.late() else None
+        if other is not None:
+            guide = Guide(other.thing if isinstance(other.thing, nn.Module) else None)
+            fixed = [Slot(s.name, (v,), s.keyword, s.optional) for s, v in zip(chosen, state, strict=True)]
+            self._call(other, method, fixed, guide, False, tries=1)
 
     def _called(self, thing: Any) -> Iterator[str]:
         """`forward` (or `__call__`) first, then the methods that hold what is wanted."""

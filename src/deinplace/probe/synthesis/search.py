@@ -9,12 +9,12 @@ import linecache
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from .repairs import repairs
 from .trace import Tracer, Trial, last_lines
-from .values import Group, Plain, Value, tensors
+from .values import Group, Plain, Value, mapped, tensors
 
 State = tuple[Value | None, ...]
 """One value for each parameter; None leaves it to its default."""
@@ -73,6 +73,8 @@ class Search:
             trial = self.tracer.run(lambda state=state: self.call(state))  # type: ignore[misc]
             if trial.done:
                 yield Found(state, trial)
+                if trial.fault == "out-grad":
+                    push(self._as_data(state), trial.progress + 1, depth + 1)
                 for more in (*self._all_options(state), *self._alternatives(state, range(len(self.slots)))):
                     push(more, trial.progress - 1, depth + 1)
                 continue
@@ -93,6 +95,8 @@ class Search:
     def _next(self, state: State, trial: Trial) -> Iterator[State]:
         """Changes that the error suggests: shapes by its text, then the parameters on the line that raised."""
         text = f"{type(trial.error).__name__}: {trial.error}"
+        if re.search(r"Tensor that requires grad|can't convert .* numpy|does not require grad\w* explicitly", text):
+            yield self._as_data(state)
         given = [i for i, v in enumerate(state) if v is not None and any(tensors(v))]
         blamed = self._blamed(trial)
         given.sort(key=lambda i: self.slots[i].name not in blamed)
@@ -112,6 +116,13 @@ class Search:
         yield from merged[10:]
         yield from self._alternatives(state, [i for i, slot in enumerate(self.slots) if not slot.optional])
         yield from self._alternatives(state, [i for i, slot in enumerate(self.slots) if slot.optional], 2)
+
+    def _as_data(self, state: State) -> State:
+        """The same inputs, as numbers that nobody wants gradients of."""
+        return tuple(
+            mapped(v, lambda t: replace(t, kind="data") if t.kind == "float" else t) if v is not None else None
+            for v in state
+        )
 
     def _all_options(self, state: State) -> Iterator[State]:
         """Everything given that may be left out, and no flag as it is by default."""

@@ -73,6 +73,8 @@ def _values(
     if isinstance(parameter.default, bool):
         yield Plain(str(not parameter.default))
         return
+    spoken = usage(function, parameter.name).texts
+    yield from (v for v in (Plain(repr(text)) for text in spoken if text != parameter.default) if accepts(v))
     fitting = [v for v in named if accepts(v)]
     if calling:
         yield from _used(function, parameter.name, guide, position, bool(fitting), annotation)

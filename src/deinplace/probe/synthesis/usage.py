@@ -28,6 +28,8 @@ class Usage:
     """Size that the last dimension must have at least."""
     items: int = 0
     """So many items a list must have."""
+    texts: tuple[str, ...] = ()
+    """Strings that it is compared with."""
 
 
 @functools.lru_cache(maxsize=256)
@@ -73,6 +75,7 @@ def _usage(path: str, line: int, name: str) -> Usage:
     rank = listed = tensor = number = None
     keys: dict[str, None] = {}
     attributes: dict[str, None] = {}
+    texts: dict[str, None] = {}
     last = items = 0
     for child in ast.walk(node):
         match child:
@@ -99,12 +102,23 @@ def _usage(path: str, line: int, name: str) -> Usage:
                 listed = listed or any(isinstance(a, ast.Name) and a.id == name for a in args)
             case ast.Call(func=ast.Name(id="range"), args=args):
                 number = number or any(isinstance(a, ast.Name) and a.id == name for a in args)
+            case ast.Compare(left=ast.Name(id=n), comparators=[other]) if n == name:
+                texts.update(dict.fromkeys(_strings(other)))
             case ast.Attribute(value=ast.Name(id=n), attr=attribute) if n == name:
                 if hasattr(torch.Tensor, attribute):
                     tensor = True
                 else:
                     attributes[attribute] = None
-    return Usage(rank, bool(listed), tuple(keys), tuple(attributes), bool(tensor), bool(number), last, items)
+    return Usage(
+        rank, bool(listed), tuple(keys), tuple(attributes), bool(tensor), bool(number), last, items, tuple(texts)
+    )
+
+
+def _strings(node: ast.expr) -> Iterator[str]:
+    """A string, or those in a tuple, list or set of strings."""
+    for item in node.elts if isinstance(node, ast.Tuple | ast.List | ast.Set) else [node]:
+        if isinstance(item, ast.Constant) and isinstance(item.value, str):
+            yield item.value
 
 
 def _is_shape(node: ast.expr, name: str) -> bool:
@@ -161,3 +175,35 @@ def module_path(thing: Any) -> str:
         return inspect.getsourcefile(thing) or ""
     except (TypeError, OSError):
         return ""
+
+
+def asked(path: str, lines: set[int]) -> set[str]:
+    """Names that have to be so or so for some lines of a file to run: those in the tests around them, and those that
+    what these tests read is made from (`self.q_bias` is one thing if `qkv_bias` is true)."""
+    tree = tree_of(path)
+    if tree is None or not lines:
+        return set()
+    found: set[str] = set()
+    made: dict[str, set[str]] = {}
+
+    def visit(node: ast.AST, tests: set[str]) -> None:
+        line = getattr(node, "lineno", 0)
+        if isinstance(node, ast.stmt) and line in lines:
+            found.update(tests)
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                if isinstance(target, ast.Attribute):
+                    made.setdefault(target.attr, set()).update(tests, _names(node.value))
+        inner = tests | _names(node.test) if isinstance(node, ast.If | ast.While | ast.IfExp) else tests
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            inner = set()
+        for child in ast.iter_child_nodes(node):
+            visit(child, inner)
+
+    visit(tree, set())
+    return found | {name for attribute in found for name in made.get(attribute, ())}
+
+
+def _names(node: ast.AST) -> set[str]:
+    plain = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+    return plain | {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)}

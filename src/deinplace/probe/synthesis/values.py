@@ -11,7 +11,8 @@ _FLOATING = {"float": "torch.randn", "unit": "torch.rand", "box": "torch.rand"}
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor to make: `kind` is float, unit (0 to 1), box (corners), long (below `high`) or bool."""
+    """A tensor to make: `kind` is float, unit (0 to 1), box (corners), long (below `high`), bool, or data: numbers that
+    want no gradients."""
 
     kind: str
     shape: tuple[int, ...]
@@ -27,6 +28,8 @@ class Tensor:
         sizes = ", ".join(map(str, self.shape))
         if self.floating:
             return f"{_FLOATING[self.kind]}({sizes or '()'}, requires_grad=True)"
+        if self.kind == "data":
+            return f"torch.randn({sizes or '()'})"
         if self.kind == "bool":
             return f"torch.rand({sizes or '()'}) > 0.5"
         return f"torch.randint(0, {self.high}, {self.shape})"

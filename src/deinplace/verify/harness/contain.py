@@ -54,7 +54,12 @@ class Chamber(Laboratory):
         """The one reason why the last run is of no use."""
         if self.ended:
             return self.ended
-        return f"{self.refused[0]}, which a harness may not" if self.refused else otherwise
+        if not self.refused:
+            return otherwise
+        refused = f"{self.refused[0]}, which a harness may not"
+        if not otherwise or "not in a harness of deinplace" in otherwise:
+            return refused
+        return f"{otherwise}; before that, it {refused}"
 
     def run(self, driver: Driver, settings: Settings, live: bool = False) -> Run:
         """Run the driver once, in a fresh copy of the project.

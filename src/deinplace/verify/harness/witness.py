@@ -37,6 +37,7 @@ class Witness(Mender):
         only: frozenset[tuple[str, int]] | None = None,
     ) -> None:
         super().__init__(lab, driver, sources, replace(options, all_sites=False), progress, start)
+        self.needs_backward = not options.all_sites
         self.harness = harness
         self.only = only
         """Files and lines of writes to mend: what code that was made up shows besides need not be a fault."""
