@@ -41,7 +41,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def found(project: Path) -> Found:
-    return attempts(project, sources_of([project / "kit" / "nets.py", project / "train.py"]), 20.0)
+    return attempts(
+        project, sources_of([project / "kit" / "nets.py", project / "kit" / "options.py", project / "train.py"]), 20.0
+    )
 
 
 def text_of(attempt: Attempt) -> str:
@@ -68,6 +70,28 @@ def test_options_and_modes_are_tried_for_lines_that_need_them(found: Found) -> N
     assert ".eval()" in text_of(found["Pyramid"])
     assert "model.smooth(" in text_of(found["Words"])
     assert "training=True" in text_of(found["drop"])
+
+
+def test_options_that_a_line_hangs_on_are_tried_together(found: Found) -> None:
+    assert found["Guarded"].complete, found["Guarded"].reason
+    assert "bias=True, apart=True" in text_of(found["Guarded"])
+    assert found["Spoken"].complete and "way='sliced'" in text_of(found["Spoken"])
+
+
+def test_dropout_that_is_off_by_default_is_on_once(found: Found) -> None:
+    assert found["Dropped"].faults == ("version",)
+    assert "attn_drop=0.5" in text_of(found["Dropped"])
+
+
+def test_inputs_that_may_not_want_gradients_want_none(found: Found) -> None:
+    assert found["rounded"].complete and not found["rounded"].faults
+    assert "image = torch.randn(" in text_of(found["rounded"]) and "requires_grad" not in text_of(found["rounded"])
+
+
+def test_an_optimizer_takes_steps_and_reaches_what_it_calls(found: Found) -> None:
+    assert found["_slow_step"].complete, found["_slow_step"].reason
+    text = text_of(found["_slow_step"])
+    assert "optimizer.step()" in text and "momentum=0.5" in text
 
 
 def test_a_whole_model_carries_what_cannot_be_built_alone(found: Found) -> None:
