@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import re
+import traceback
 import warnings
 from dataclasses import dataclass
 from types import CodeType
@@ -42,7 +45,7 @@ def run(code: CodeType, clone_saved: bool = False) -> Seen:
             warnings.simplefilter("ignore")
             exec(code, names)
             result = names["main"]()
-    except (RuntimeError, ValueError, TypeError, NameError, AttributeError, IndexError) as error:
+    except (RuntimeError, ValueError, TypeError, NameError, AttributeError, IndexError, AssertionError) as error:
         return Seen(f"{type(error).__name__}: {error}", {}, frozenset())
     finally:
         torch.set_default_dtype(torch.float32)
@@ -68,9 +71,15 @@ def _frozen(value: Any) -> Any:
 
 
 def _aliases(flat: dict[str, Any]) -> frozenset[tuple[str, str]]:
-    """Pairs of results that are one object."""
+    """Pairs of results that are one object (`is`), or lie in the same memory (`shares`)."""
     tensors = [(k, v) for k, v in flat.items() if isinstance(v, torch.Tensor)]
-    return frozenset((a, b) for i, (a, x) in enumerate(tensors) for b, y in tensors[i + 1 :] if x is y)
+    pairs = [(a, b, x, y) for i, (a, x) in enumerate(tensors) for b, y in tensors[i + 1 :]]
+    same = {(f"{a} is", b) for a, b, x, y in pairs if x is y}
+    return frozenset(same | {(f"{a} shares", b) for a, b, x, y in pairs if _storage(x) == _storage(y)})
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage()._cdata
 
 
 def difference(wanted: Seen, got: Seen) -> str:
@@ -99,42 +108,90 @@ def _same(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
+@dataclass(frozen=True)
+class Judged:
+    """What came of a program in one mode."""
+
+    mode: str
+    verdict: str
+    detail: str
+    after: str
+    rules: tuple[tuple[str, str], ...] = ()
+    """Rule and title of each rewrite."""
+
+
 def judged(text: str, all_sites: bool) -> tuple[str, str, str]:
     """Rewrite a program without a driver; what came of it, why, and the text afterwards."""
+    found = next(j for j in both_modes(text) if j.mode == ("all" if all_sites else "default"))
+    return found.verdict, found.detail, found.after
+
+
+def both_modes(text: str) -> list[Judged]:
+    """A program rewritten as `fix` and `fix --all` do it without a driver, the faults of both looked for once."""
     from deinplace.analysis.source import Source
-    from deinplace.rewrite.apply import apply
-    from deinplace.verify.static import plan
+    from deinplace.rewrite.apply import patched
+    from deinplace.verify.everywhere import settled
+    from deinplace.verify.static import choices, everywhere
 
     source = Source.parse("/tree/program.py", text.encode())
+    sources = {source.path: source}
+    original = Original(text)
     try:
-        planned = plan({source.path: source}, all_sites=all_sites)
+        taken = [c.rewrite for c in choices(sources) if c.rewrite is not None]
+        now = patched(sources, taken)
+        out = [_judged("default", original, now[source.path].text, taken)]
+        more = [rewrite for _, rewrite, _ in everywhere(sources, taken)]
+        freed = settled(patched(sources, [*taken, *more]), sources, None, None)
     except Exception as error:  # noqa: BLE001  whatever it is, it is what is looked for
-        return "crashed", repr(error), ""
-    if not planned:
-        return "left alone", "", text
-    after = apply(source, [edit for _, rewrite, _ in planned for edit in rewrite.edits])
-    verdict, detail = compared(text, after)
-    rules = ", ".join(sorted({rewrite.rule for _, rewrite, _ in planned}))
-    return verdict, detail or rules, after
+        crash = "".join(traceback.format_exception(error)[-3:])
+        return [Judged(mode, "crashed", crash, "") for mode in ("default", "all")]
+    return [*out, _judged("all", original, freed[source.path].text, [*taken, *more])]
+
+
+def _judged(mode: str, original: Original, after: str, rewrites: list[Any]) -> Judged:
+    verdict, detail = original.beside(after)
+    rules = tuple((r.rule, re.sub(r"`[^`]*`", "`...`", re.sub(r"\d+", "N", r.title))) for r in rewrites)
+    return Judged(mode, verdict, detail or ", ".join(sorted({rule for rule, _ in rules})), after, rules)
 
 
 def compared(before: str, after: str) -> tuple[str, str]:
     """What a rewrite of one text into another came to, and why."""
-    if before == after:
-        return "left alone", ""
-    code = compile(before, "before.py", "exec")
-    plain, got = run(code), run(compile(after, "after.py", "exec"))
-    if plain.error and not plain.fault:
-        return ("refused for another reason", "") if got.error else ("miscompiled", f"{plain.error} became no error")
-    if got.error and plain.error:
-        return ("still refused", "") if got.fault else ("miscompiled", f"{plain.error} became {got.error}")
-    exact = run(code, clone_saved=True)
-    if exact.fault:  # refused at once: no run says what it meant
-        return "refused at once, now runs", ""
-    detail = difference(plain, got) if not plain.error else "fails"
-    if not detail:
-        return "rewritten, equal", ""
-    hidden = difference(exact, got)
-    if not hidden:
-        return "rewritten, equal" if plain.error else "hidden write, now as meant", ""
-    return "miscompiled", hidden if plain.error else detail
+    return Original(before).beside(after)
+
+
+class Original:
+    """A program as it is, run when it is first asked for."""
+
+    def __init__(self, text: str) -> None:
+        self.text, self.code = text, compile(text, "before.py", "exec")
+
+    @functools.cached_property
+    def plain(self) -> Seen:
+        """What its caller sees."""
+        return run(self.code)
+
+    @functools.cached_property
+    def exact(self) -> Seen:
+        """What its caller would see if nothing that backward needs was overwritten."""
+        return run(self.code, clone_saved=True)
+
+    def beside(self, after: str) -> tuple[str, str]:
+        """What a rewrite of it came to, and why."""
+        if self.text == after:
+            return "left alone", ""
+        plain, got = self.plain, run(compile(after, "after.py", "exec"))
+        if plain.error and not plain.fault:
+            return (
+                ("refused for another reason", "") if got.error else ("miscompiled", f"{plain.error} became no error")
+            )
+        if got.error and plain.error:
+            return ("still refused", "") if got.fault else ("miscompiled", f"{plain.error} became {got.error}")
+        if self.exact.fault:  # refused at once: no run says what it meant
+            return "refused at once, now runs", ""
+        detail = difference(plain, got) if not plain.error else "fails"
+        if not detail:
+            return "rewritten, equal", ""
+        hidden = difference(self.exact, got)
+        if not hidden:
+            return "rewritten, equal" if plain.error else "hidden write, now as meant", ""
+        return "miscompiled", hidden if plain.error else detail

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
+import random_scenes as scenes
+
 Shape = tuple[int, ...]
 FULL: Shape = (3, 4)
 
@@ -47,7 +49,7 @@ _FULL_WRITES = (
     "{x}[i % 3] = {y}[0] * i", "{x}.unbind(0)[0].mul_(2)", "{x}.flatten()[:3].copy_({y}[0, :3])",
     "{x}.select(0, 1).exp_()",
 )  # fmt: skip
-_FORMS = ("function", "module", "method")
+_FORMS = ("function", "module", "method", "function", "module", "method", "train")
 
 
 @dataclass
@@ -60,6 +62,8 @@ class _Writer:
     names: list[str] = field(default_factory=lambda: ["x", "y"])
     depth: int = 1
     count: int = 0
+    tags: set[str] = field(default_factory=set)
+    """What the program is made of, for the account of a run."""
 
     def say(self, text: str) -> None:
         self.lines.append("    " * self.depth + text)
@@ -126,6 +130,27 @@ class _Writer:
         if choice in (7,):
             self.names.append(new)
 
+    def scene(self) -> None:
+        """A few lines that belong together."""
+        family = self.random.choice(list(scenes.SCENES))
+        found = [lines for lines in scenes.SCENES[family] if self.module or "self." not in "".join(lines)]
+        x, y, new = self.pick(), self.pick(), self.fresh()
+        self.tags.add(family)
+        for line in self.random.choice(found):
+            self.say(line.format(x=x, y=y, v=new))
+        self.names.append(new)
+
+    def check(self) -> None:
+        """A statement that may end the call."""
+        self.tags.add("ends early")
+        name = self.pick()
+        self.say(
+            self.random.choice(
+                (f"if {name}.sum() > 4: raise ValueError('large')", f"assert {name}.isfinite().all()",
+                 f"if {name}.mean() > 1: return {name}", f"if not flag: return {self.pick()}, {name}")
+            )
+        )  # fmt: skip
+
     def block(self) -> None:
         """Statements inside a branch, a loop, a grad mode or a nested function."""
         if self.depth > 2:
@@ -135,13 +160,15 @@ class _Writer:
         heads = (
             "if flag:",
             "for i in range(3):",
-            "with torch.no_grad():",
+            self.random.choice(scenes.MODES),
             "if x.sum() > 0:",
             "while i < 2:",
+            "for _ in (0, 1):",
             "try:",
             "def",
         )
         head = self.random.choice(heads)
+        self.tags.add(head.split()[0].rstrip(":"))
         if head == "def":
             self._nested()
             return
@@ -154,7 +181,7 @@ class _Writer:
             self.say("i += 1")
         self.depth -= 1
         if head == "try:":
-            self.say("finally:")
+            self.say(self.random.choice(("finally:", "except ValueError:")))
             self.say("    i += 1")
         elif head.startswith("if") and self.random.random() < 0.4:
             self.say("else:")
@@ -176,10 +203,12 @@ class _Writer:
 
     def body(self, count: int) -> None:
         kinds: tuple[tuple[Callable[[], None], int], ...] = (
-            (self.assign, 5), (self.write, 5), (self.view, 2), (self.block, 2),
+            (self.assign, 10), (self.write, 10), (self.view, 4), (self.block, 4), (self.scene, 6), (self.check, 1),
         )  # fmt: skip
         for _ in range(count):
-            self.random.choices([k for k, _ in kinds], [w for _, w in kinds])[0]()
+            chosen = self.random.choices([k for k, _ in kinds], [w for _, w in kinds])[0]
+            self.tags.add(chosen.__name__)
+            chosen()
 
     def result(self) -> None:
         a, b = self.pick(), self.pick()
@@ -225,9 +254,12 @@ if __name__ == "__main__":
 """
 
 
-_HEAD = """import torch
+_HEAD = """import collections
+
+import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 torch.set_default_dtype(torch.float64)
 
@@ -252,27 +284,34 @@ _STATE = """{
     }"""
 
 
-def program(random: Random) -> str:
-    """The text of one program; `main()` returns what its caller can see."""
+def described(random: Random) -> tuple[str, frozenset[str]]:
+    """The text of one program, and what it is made of; `main()` returns what its caller can see."""
     form = random.choice(_FORMS)
     module = form != "function"
     writer = _Writer(random, module, depth=2 if module else 1)
     writer.body(random.randint(2, 7))
-    writer.result()
+    writer.tags.add(form)
+    head = _HEAD + scenes.helpers("\n".join(writer.lines))
     if module:
-        text = _HEAD + _MODULE.format(
-            flag=random.choice(("True", "False", "inplace=True")), flag2=random.random() < 0.5
-        )
-        call = "block(x, y)" if form == "module" else "block.forward(x, y, False)"
+        text = head + _MODULE.format(flag=random.choice(("True", "False", "inplace=True")), flag2=random.random() < 0.5)
     else:
-        text = _HEAD + "def f(x, y, flag=True):\n    i = 1\n"
-        call = "f(x, y)"
+        text = head + "def f(x, y, flag=True):\n    i = 1\n"
+    if form == "train":
+        writer.say(f"return {writer.pick()}")
+        return text + "\n".join(writer.lines) + "\n" + scenes.train(random), frozenset(writer.tags)
+    writer.result()
     text += "\n".join(writer.lines) + "\n"
-    return text + _MAIN.format(
+    text += _MAIN.format(
         make="    block = Block()" if module else "    block = None",
         first=random.choice(_FIRST),
         second=random.choice(_SECOND),
-        call=call,
+        call={"function": "f(x, y)", "module": "block(x, y)", "method": "block.forward(x, y, False)"}[form],
         after=random.choice(_AFTER),
         state=_STATE if module else "{}",
     )
+    return text, frozenset(writer.tags)
+
+
+def program(random: Random) -> str:
+    """The text alone."""
+    return described(random)[0]
