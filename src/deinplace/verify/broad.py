@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from deinplace.analysis.source import Source
 from deinplace.model import Place, Rewrite, Site, Status, Trial, Verdict
 from deinplace.verify import account
+from deinplace.verify.cost import memory
 from deinplace.verify.drivers import Run
 from deinplace.verify.groups import Group
 from deinplace.verify.search import Choice
@@ -44,7 +45,9 @@ class Broad:
         reasons: dict[int, str] = {}
         self._hold(offers, kept, reasons, watch)
         last = self.bench.run([r for _, r in kept], watch=watch) if kept else None
-        return [self._choice(offer, offer in kept, reasons.get(id(offer), "")) for offer in offers], last
+        cost = memory(self.bench.thrift.before, last.usage, len(kept)) if last is not None else None
+        choices = [self._choice(offer, offer in kept, reasons.get(id(offer), "")) for offer in offers]
+        return [replace(c, memory=cost) if c.rewrite is not None else c for c in choices], last
 
     def _hold(self, offers: Sequence[Planned], kept: list[Planned], reasons: dict[int, str], watch: bool) -> None:
         """Add to `kept` those that leave the run as it is."""

@@ -99,6 +99,8 @@ def test_all_sites_are_rewritten_as_far_as_the_program_sees_the_same(tmp_path: P
         "confirmed",
         "python train.py",
     )
+    assert finding.memory is not None and finding.memory.rewrites == 1
+    assert finding.memory.bytes_after >= finding.memory.bytes_before > 0
 
 
 def test_a_program_that_wants_arguments_gives_way_with_a_reason(tmp_path: Path) -> None:

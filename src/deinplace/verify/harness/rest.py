@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from deinplace.analysis.source import Source
-from deinplace.model import Finding, Place, Rewrite, Site, Trial, Verdict
+from deinplace.model import Finding, Memory, Place, Rewrite, Site, Trial, Verdict
 from deinplace.rules.base import Project
 from deinplace.verify import static, wording
 from deinplace.verify.groups import Group
@@ -35,6 +35,8 @@ class Offer:
     reason: str = ""
     verdict: Verdict | None = None
     trial: Trial | None = None
+    memory: Memory | None = None
+    """What it costs, together with those that were run with it."""
 
     @property
     def confirmed(self) -> bool:
@@ -124,6 +126,7 @@ def _noted(offer: Offer, kept: bool, project: Project) -> Iterable[Finding]:
     unjudged = Trial(offer.rewrite, Verdict("unconfirmed", "proved from the source, not run", oracle="abstract run"))
     trial = offer.trial or unjudged
     choice = Choice(Group((), offer.site, (offer.rewrite,)), offer.rewrite if kept else None, (trial,), offer.reason)
+    choice = replace(choice, memory=offer.memory)
     return wording.findings(choice, project, offer.verdict if offer.confirmed else None, kept, None)
 
 
@@ -132,7 +135,8 @@ def _finding(choice: static.Choice, offer: Offer | None, kept: Sequence[Offer]) 
     if offer is None:
         return finding
     if offer in kept:
-        return replace(finding, verdict=offer.verdict) if offer.verdict is not None else finding
+        confirmed = offer.verdict is not None
+        return replace(finding, verdict=offer.verdict, memory=offer.memory) if confirmed else finding
     if offer.reason == "refuted" and offer.trial is not None:
         advice = f"{offer.trial.verdict.driver} refutes the rewrite: {offer.trial.verdict.reason}"
         return replace(

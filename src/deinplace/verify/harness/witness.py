@@ -105,7 +105,7 @@ class Witness(Mender):
             return offer
         if stops:
             return replace(offer, held=False, reason="others-left")
-        return replace(offer, verdict=proof, trial=own) if proof is not None else offer
+        return replace(offer, verdict=proof, trial=own, memory=choice.memory) if proof is not None else offer
 
     def _ran_now(self, bench: Bench) -> frozenset[tuple[str, int]]:
         """Lines of the files as they are meanwhile that stem from lines which wrote."""
