@@ -22,6 +22,8 @@ from deinplace.verify.mend import ContradictionError, Options
 Progress = Callable[[str], None]
 TOTAL = 15
 """The runs of all harnesses together may take so many times what one run may."""
+SHARES = {"program": 0.5, "tests": 0.75, "example": 0.85}
+"""Parts of that time after which a rung leaves the rest to those that follow."""
 FEW_STEPS = 3
 """A program that does not end in time is stopped after so many optimizer steps."""
 
@@ -101,7 +103,7 @@ class Ladder:
     # ---- one harness
 
     def _try(self, harness: Harness) -> None:
-        if self.spent > TOTAL * self.asked.timeout:
+        if self.spent > SHARES.get(harness.rung, 1.0) * TOTAL * self.asked.timeout:
             self.misses.append(Miss(harness, "not tried: time is used up (--harness-timeout)"))
             return
         self.progress(f"harness: {harness.title}")

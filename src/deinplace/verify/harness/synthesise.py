@@ -24,6 +24,8 @@ SEARCH = Path(slicing.__file__).parent
 """What runs in the user's interpreter."""
 MEMORY = 8 * 2**30
 """Bytes that a search may take."""
+LONGEST = 45.0
+"""A search takes at most so many times what one target may: what it did not come to is told."""
 SHARED = 4.0
 """CPU seconds that the calls of one text may take together."""
 Lines = dict[str, frozenset[int]]
@@ -177,7 +179,8 @@ def search(
 
 
 def _bound(files: Sequence[Mapping[str, Any]], seconds: float) -> float:
-    return 60 + sum(70 + (6 * seconds + 2) * len(file["targets"]) for file in files)
+    each = sum(70 + (6 * seconds + 2) * len(file["targets"]) for file in files)
+    return 60 + min(each, LONGEST * seconds)
 
 
 def _run(command: Sequence[str], folder: str, seconds: float) -> None:
