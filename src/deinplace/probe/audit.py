@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from . import frames, modules
+from . import frames, held, modules
 from .watch import storage_key
 
 PURGE = 2000
@@ -172,5 +172,5 @@ def start(state: Any, torch: Any) -> Auditor:
                 auditor.computed(func, args, result)
             return result
 
-    Audit().__enter__()  # type: ignore[no-untyped-call]
+    held.enter(Audit())  # type: ignore[no-untyped-call]
     return auditor

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from . import detail, errors, frames, modes, modules
+from . import detail, errors, frames, held, modes, modules
 from .costs import counted
 from .paranoid import Paranoia
 from .watch import Handle, Session, storage_key
@@ -86,7 +86,7 @@ def _enter_everywhere(torch: Any, session: Session, mode: Any) -> None:
     """Both switches are thread-local: turn them on here, and in each thread that starts later."""
 
     def enter() -> None:
-        mode().__enter__()
+        held.enter(mode())
         torch._C._autograd._push_saved_tensors_default_hooks(session.pack, session.unpack)
 
     enter()

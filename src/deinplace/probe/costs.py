@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Iterator
 from typing import Any
 
+from . import held
 from .watch import storage_key
 
 SAMPLES = 3
@@ -173,7 +174,7 @@ def _count(torch: Any, costs: Costs) -> None:
                     costs.see(result)
             return result
 
-    Count().__enter__()  # type: ignore[no-untyped-call]
+    held.enter(Count())  # type: ignore[no-untyped-call]
 
 
 def _written_lists(func: Any) -> tuple[int, ...]:

@@ -17,7 +17,7 @@ import sys
 from types import FrameType
 from typing import Any
 
-from . import errors, frames, modules
+from . import errors, frames, held, modules
 from .events import describe
 
 SIBLING = "is a view and its base or another view of its base has been modified"
@@ -34,7 +34,7 @@ def start(state: Any, torch: Any) -> Emulator:
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             return emulator.call(func, args, kwargs or {})
 
-    Emulate().__enter__()  # type: ignore[no-untyped-call]
+    held.enter(Emulate())
     if "function-view" in emulator.kinds:
         emulator.clone_function_views()
     return emulator

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import frames
+from . import frames, held
 from .watch import storage_key
 
 OVERWRITES = ("copy_", "fill_", "zero_", "normal_", "uniform_", "set_")
@@ -55,5 +55,5 @@ def start(state: Any, torch: Any, marks: list[list[Any]]) -> Watcher:
                 watcher.look(func, args, kwargs or {})
             return func(*args, **(kwargs or {}))
 
-    Look().__enter__()  # type: ignore[no-untyped-call]
+    held.enter(Look())  # type: ignore[no-untyped-call]
     return watcher
