@@ -109,7 +109,7 @@ def _several(m: Machine, func: Union, args: list[Value], keywords: Keywords, nod
 
 def unknown(m: Machine, func: Value, args: list[Value], keywords: Keywords, node: ast.AST, name: str = "") -> Value:
     """A call that leads out of what is known: arguments may be kept, and are seen as they are now."""
-    label = name or (ast.unparse(node.func) if isinstance(node, ast.Call) else "a call")
+    label = name or _label(m, node)
     values = [*args, *keywords.values()]
     for value in values:
         m.escape(value, f"was given to {label}")
@@ -126,6 +126,15 @@ def unknown(m: Machine, func: Value, args: list[Value], keywords: Keywords, node
         parents = m.node(found)
         m.update(sid.sids[0], nodes=frozenset({parents}), grad="maybe" if grad != "no" else "no")
     return sid
+
+
+def _label(m: Machine, node: ast.AST) -> str:
+    if not isinstance(node, ast.Call):
+        return "a call"
+    found = m.labels.get(node.func)
+    if found is None:
+        found = m.labels[node.func] = ast.unparse(node.func)
+    return found
 
 
 def _declared(m: Machine, info: FunctionInfo, value: Value) -> Value:

@@ -55,6 +55,11 @@ class ModuleInfo:
     classes: dict[ast.AST, ClassInfo]
 
     @cached_property
+    def starred(self) -> bool:
+        """Whether it imports all that another module holds."""
+        return any(name.startswith("*") for name in self.imports)
+
+    @cached_property
     def named(self) -> dict[str, FunctionInfo]:
         """Its functions by qualified name; of several the last."""
         return {info.qualname: info for info in self.functions.values()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from deinplace.analysis.index import ClassInfo, FunctionInfo, Index, ModuleInfo
@@ -29,6 +29,7 @@ from deinplace.analysis.values import (
     Torch,
     Union,
     Value,
+    evolved,
 )
 from deinplace.model import Place, Span
 
@@ -168,6 +169,11 @@ class Machine:
         self.settling = False
         """Whether programs run: what a module makes that they import is settled for all of their paths."""
         self.notes: set[str] = set()
+        self.places: dict[tuple[ast.AST | None, str, str], Place] = {}
+        self.labels: dict[ast.AST, str] = {}
+        """What calls into the unknown are called, by what is called there."""
+        self.questions: dict[ast.AST, tuple[ast.expr, ...]] = {}
+        """What each condition asks the class of."""
         self.class_fields: dict[ClassInfo, dict[str, Value]] = {}
         self.flag_places: dict[int, Place] = {}
         self.default_values: dict[tuple[str, ast.AST], tuple[tuple[str, Value], ...]] = {}
@@ -243,8 +249,8 @@ class Machine:
         """A tensor in fresh memory."""
         sid = self.new_id()
         base = Storage(origin="fresh", kind="tensor", why=why, grad="no", term=term)
-        made = replace(base, **known)  # type: ignore[arg-type]
-        self.m.make(sid, replace(made, flags=made.flags | {"inference"}) if self.inference else made)
+        made = evolved(base, **known)
+        self.m.make(sid, evolved(made, flags=made.flags | {"inference"}) if self.inference else made)
         return Ten((sid,))
 
     def outside(self, key: tuple[object, ...], origin: str, why: str, kind: Kind = "unknown", **known: object) -> Ten:
@@ -258,12 +264,12 @@ class Machine:
         sid = found.sids[0]
         if self.m.peek(sid) is None:
             made = Storage(origin, kind, why, term=term, graph=self.terms.make("graph", term), grad="maybe")
-            self.m.make(sid, replace(made, **known))  # type: ignore[arg-type]
+            self.m.make(sid, evolved(made, **known))
         return found
 
     def update(self, sid: int, **changes: object) -> None:
         """Change what is known of a storage."""
-        self.m.cells[sid] = replace(self.m.storage(sid), **changes)  # type: ignore[arg-type]
+        self.m.cells[sid] = evolved(self.m.storage(sid), **changes)
 
     def settled(self) -> Settled:
         """What a unit of its own must not leave behind: caches of things that live in its memory."""
@@ -377,8 +383,12 @@ class Machine:
         """Where `node` of the running function stands."""
         frame = frame or self.frames[-1]
         node = node or frame.node
-        span = span_of(node) if node is not None and hasattr(node, "lineno") else Span(1, 0, 1, 0)
-        return Place(frame.module.path, span, frame.function)
+        key = (node, frame.module.path, frame.function)
+        found = self.places.get(key)
+        if found is None:
+            span = span_of(node) if node is not None and hasattr(node, "lineno") else Span(1, 0, 1, 0)
+            found = self.places[key] = Place(frame.module.path, span, frame.function)
+        return found
 
     def stack(self, node: ast.AST | None = None) -> tuple[Place, ...]:
         """The running functions, innermost first."""
@@ -496,7 +506,7 @@ class Machine:
         method = self.find_method(owner, name) if owner is not None else None
         if method is None:
             return None
-        static = any(ast.unparse(d) == "staticmethod" for d in method.node.decorator_list)
+        static = any(isinstance(d, ast.Name) and d.id == "staticmethod" for d in method.node.decorator_list)
         return Fn(method, (), None if static else value, self.defaults_of(method))
 
     def defaults_of(self, info: FunctionInfo) -> tuple[tuple[str, Value], ...]:

@@ -29,9 +29,9 @@ _KINDS = {"unknown": 0, "likely": 1, "tensor": 2}
 
 
 class Memory:
-    """A mutable map from ids to immutable contents; forking it is one dictionary copy."""
+    """A mutable map from ids to immutable contents; forking it copies no more than what changed since the last fork."""
 
-    __slots__ = ("born", "cells", "kept", "limit")
+    __slots__ = ("born", "cells", "kept", "limit", "under")
 
     def __init__(
         self,
@@ -39,10 +39,14 @@ class Memory:
         born: dict[int, Content] | None = None,
         limit: int = 0,
         kept: set[int] | None = None,
+        under: dict[int, Content] | None = None,
     ) -> None:
         self.limit = limit
         """Ids below it were settled before: they live in `born`, and in `cells` only once they changed."""
         self.cells: dict[int, Content] = cells if cells is not None else {}
+        """What changed last, on top of `under`."""
+        self.under: dict[int, Content] = under if under is not None else {}
+        """What changed before that: several memories share it, none changes it."""
         self.born: dict[int, Content] = born if born is not None else {}
         """What everything held at first, for what was made on another path than this one."""
         self.kept: set[int] = kept if kept is not None else set()
@@ -50,17 +54,26 @@ class Memory:
 
     def fork(self) -> Memory:
         """A copy that can change on its own."""
-        return Memory(dict(self.cells), self.born, self.limit, self.kept)
+        if len(self.cells) * 4 > len(self.under) + 40:
+            self.under = {**self.under, **self.cells}
+            self.cells = {}
+        return Memory(dict(self.cells), self.born, self.limit, self.kept, self.under)
+
+    def changed(self, oid: int) -> Content | None:
+        """What an id holds, where that is not what was settled."""
+        return self.cells.get(oid) or self.under.get(oid)
 
     def settle(self, limit: int) -> None:
         """Move everything below an id to the base that forks share."""
+        self.born.update(self.under)
         self.born.update(self.cells)
-        self.cells = {}
+        self.cells, self.under = {}, {}
         self.limit = limit
 
     def absorb(self, beside: Memory, first: int) -> None:
         """Take in what a module did beside this path: what it made from id `first` on is settled for all paths."""
-        for oid, content in beside.cells.items():
+        same = beside.under is self.under
+        for oid, content in (beside.cells if same else {**beside.under, **beside.cells}).items():
             if oid >= first:
                 self.born[oid] = content
                 self.kept.add(oid)
@@ -73,8 +86,7 @@ class Memory:
 
     def peek(self, oid: int) -> Content | None:
         """What an id holds; None for an id that was never made."""
-        found = self.cells.get(oid)
-        return found if found is not None else self.born.get(oid)
+        return self.cells.get(oid) or self.under.get(oid) or self.born.get(oid)
 
     def storage(self, sid: int) -> Storage:
         """The storage `sid`."""
@@ -109,21 +121,41 @@ def join(first: Memory | None, second: Memory | None, terms: Terms, condition: i
     """Memory after two paths meet; None stands for a path that does not get here."""
     if first is None or second is None or first is second:
         return first if second is None else second
-    cells = dict(first.cells)
     limit = max(first.limit, second.limit)
-    # Nearly everything is the same on both paths: what is not is picked out without a step of the interpreter each.
-    differs = map(is_not, second.cells.values(), map(first.cells.get, second.cells))
-    for key, right in compress(second.cells.items(), differs):
-        left = cells.get(key) or (first.born.get(key) if key < limit or key in first.kept else None)
+    if first.under is not second.under:
+        return _join_all(first, second, limit, terms, condition)
+    cells, under, born, kept = dict(first.cells), first.under, first.born, first.kept
+    for key, right in second.cells.items():
+        left = cells.get(key) or under.get(key) or (born.get(key) if key < limit or key in kept else None)
         if left is None:
             cells[key] = right
         elif left is not right:
             cells[key] = _join_cell(left, right, terms, condition)
     for key in sorted(first.cells.keys() - second.cells.keys()):
         left = first.cells[key]
+        other = under.get(key) or (born[key] if key < limit or key in kept else None)
+        if other is not None and other is not left:
+            cells[key] = _join_cell(left, other, terms, condition)
+    return Memory(cells, born, limit, kept, under)
+
+
+def _join_all(first: Memory, second: Memory, limit: int, terms: Terms, condition: int) -> Memory:
+    """The same for memories that have nothing in common."""
+    mine, theirs = {**first.under, **first.cells}, {**second.under, **second.cells}
+    cells = dict(mine)
+    # Nearly everything is the same on both paths: what is not is picked out without a step of the interpreter each.
+    differs = map(is_not, theirs.values(), map(mine.get, theirs))
+    for key, right in compress(theirs.items(), differs):
+        left = cells.get(key) or (first.born.get(key) if key < limit or key in first.kept else None)
+        if left is None:
+            cells[key] = right
+        elif left is not right:
+            cells[key] = _join_cell(left, right, terms, condition)
+    for key in sorted(mine.keys() - theirs.keys()):
+        left = mine[key]
         if (key < limit or key in first.kept) and first.born[key] is not left:
             cells[key] = _join_cell(left, first.born[key], terms, condition)
-    return Memory(cells, first.born, limit, first.kept)
+    return Memory({}, first.born, limit, first.kept, cells)
 
 
 def _join_cell(left: Content, right: Content, terms: Terms, condition: int) -> Content:

@@ -325,7 +325,7 @@ def optimizer(m: Machine, base: Other, attr: str, node: ast.AST) -> Value:
         m.observe("step")
         for tensor in m.optimized.get(base.what, ()):
             sid = tensor.sids[0]
-            if sid in m.m.cells:
+            if m.m.changed(sid) is not None:
                 grad, m.grad = m.grad, "off"
                 writes.record(m, tensor, "step", node, "step")
                 m.update(sid, term=m.terms.make("stepped", m.storage(sid).term, m.serial()))

@@ -26,7 +26,7 @@ def lookup(m: Machine, name: str) -> Value:
 def _find(m: Machine, name: str) -> Value:
     frame, memory = m.frames[-1], m.m
     for fid in (frame.fid, *frame.closure):
-        fields = memory.cells.get(fid) or memory.born.get(fid)
+        fields = memory.cells.get(fid) or memory.under.get(fid) or memory.born.get(fid)
         if isinstance(fields, Fields) and name in fields.fields:
             if fid == frame.fid and name in frame.shared:
                 continue
@@ -37,7 +37,7 @@ def _find(m: Machine, name: str) -> Value:
         if isinstance(fields, Fields):
             if name in fields.fields:
                 return fields.fields[name]
-            starred = _star(m, fields, name)
+            starred = _star(m, fields, name) if frame.module.starred else None
             if starred is not None:
                 return starred
     if name == "__name__":
@@ -56,7 +56,7 @@ def _star(m: Machine, fields: Fields, name: str) -> Value | None:
             if isinstance(found, Fields):
                 if name in found.fields:
                     return found.fields[name]
-                deeper = _star(m, found, name)
+                deeper = _star(m, found, name) if m.index.modules[value.path].starred else None
                 if deeper is not None:
                     return deeper
         elif isinstance(value, Ref) and value.name.startswith("torch") and name not in _BUILTINS:
@@ -93,7 +93,7 @@ def module_attribute(m: Machine, holder: ModuleInfo, name: str) -> Value:
     if isinstance(fields, Fields):
         if name in fields.fields:
             return fields.fields[name]
-        starred = _star(m, fields, name)
+        starred = _star(m, fields, name) if holder.starred else None
         if starred is not None:
             return starred
     inner = m.index.module(f"{holder.name}.{name}", holder.path)

@@ -277,9 +277,9 @@ def _stale(machine: Machine, fid: int, name: str, value: Ten) -> bool:
 
 def observe_outside(machine: Machine) -> None:
     """Memory that came from outside and was written: its owner sees that."""
-    cells = machine.m.cells
+    memory = machine.m
     for tensor, born in machine.external.values():
-        known = cells.get(tensor.sids[0])
+        known = memory.changed(tensor.sids[0])
         if isinstance(known, Storage) and (term := machine.terms.whole(known.term)) != born:
             machine.observe("outside", born, term, machine.terms.whole(known.graph))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from deinplace.analysis import attributes, context, declared, facts, writes
 from deinplace.analysis.expressions import OPERATORS, binary, evaluate, truth
@@ -233,12 +233,20 @@ def _if(m: Machine, node: ast.If) -> None:
 
 def _ask(m: Machine, test: ast.expr) -> None:
     """The program asks of which class a value is: how it is used in one branch says nothing of another."""
+    about = m.questions.get(test)
+    if about is None:
+        about = m.questions[test] = tuple(_questions(test))
+    for part in about:
+        value = evaluate(m, part)
+        m.asked.update(value.sids if isinstance(value, Ten) else ())
+
+
+def _questions(test: ast.expr) -> Iterator[ast.expr]:
     for part in ast.walk(test):
         if isinstance(part, ast.Call) and isinstance(part.func, ast.Name) and part.args:
             about = part.args[0]
             if part.func.id in ("isinstance", "hasattr", "callable") and isinstance(about, ast.Name | ast.Attribute):
-                value = evaluate(m, about)
-                m.asked.update(value.sids if isinstance(value, Ten) else ())
+                yield about
 
 
 def _narrow(m: Machine, test: ast.expr, held: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from deinplace.analysis.index import ClassInfo, FunctionInfo
@@ -152,6 +152,24 @@ class Storage:
     saves: frozenset[int] = NO_IDS
     maybe: frozenset[int] = NO_IDS
     flags: frozenset[str] = frozenset()
+
+
+def evolved(known: Storage, **changes: Any) -> Storage:
+    """A storage of which something else is known; `dataclasses.replace` takes three times as long."""
+    get = changes.get
+    return Storage(
+        get("origin", known.origin),
+        get("kind", known.kind),
+        get("why", known.why),
+        get("dtype", known.dtype),
+        get("grad", known.grad),
+        get("term", known.term),
+        get("graph", known.graph),
+        get("nodes", known.nodes),
+        get("saves", known.saves),
+        get("maybe", known.maybe),
+        get("flags", known.flags),
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from deinplace.analysis import declared, dtypes, facts, ops, shapes, signs
 from deinplace.analysis.machine import Machine, Write
 from deinplace.analysis.memory import stronger
 from deinplace.analysis.source import span_of
-from deinplace.analysis.values import NO_IDS, NONE, Const, Fields, Ten, Torch, Union, Value
+from deinplace.analysis.values import NO_IDS, NONE, Const, Fields, Ten, Torch, Union, Value, evolved
 from deinplace.catalog import FunctionInfo
 from deinplace.model import Place
 
@@ -82,7 +82,7 @@ def store(m: Machine, target: Ten, term: int, graph: int | None, node: int | Non
         changes["graph"] = m.terms.put(known.graph, target.path, graph)
         changes["nodes"] = known.nodes | ({node} if node is not None else NO_IDS)
         changes["grad"] = stronger(known.grad, m.mixed(inputs))
-    m.m.cells[sid] = replace(known, **changes)  # type: ignore[arg-type]
+    m.m.cells[sid] = evolved(known, **changes)
 
 
 def record(
