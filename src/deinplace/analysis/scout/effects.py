@@ -6,7 +6,7 @@ import ast
 
 from deinplace.analysis import facts
 from deinplace.analysis.context import OFF, ON
-from deinplace.analysis.scout.state import (
+from deinplace.analysis.scout.members import (
     CUT,
     EXPANDED,
     FRACTION,
@@ -18,10 +18,10 @@ from deinplace.analysis.scout.state import (
     Layer,
     Member,
     Name,
-    Scout,
     Value,
     cells_of,
 )
+from deinplace.analysis.scout.state import Scout
 from deinplace.analysis.shapes import EXPANDS
 from deinplace.catalog import FunctionInfo
 
@@ -56,7 +56,7 @@ def operate(s: Scout, op: str, entry: FunctionInfo | None, inputs: Inputs, keywo
     if _whole(op, entry, inputs, keywords):
         out.add(WHOLE)
     keep(s, op, entry, values, held, all_cells)
-    if s.grad and all_cells - s.constant and "result" in _saved(op, entry, len(all_cells)):
+    if s.grad and all_cells - s.constant and "result" in _saved(op, entry, sum(map(len, held))):
         s.saved.add(made)
     return frozenset(out)
 
@@ -96,7 +96,8 @@ def keep(
     s: Scout, op: str, entry: FunctionInfo | None, values: Inputs, held: list[set[int]], all_cells: set[int]
 ) -> None:
     """Note the arguments that an operation keeps for backward."""
-    names = _saved(op, entry, len(all_cells))
+    count = sum(map(len, held))
+    names = _saved(op, entry, count)
     if not names or not s.grad:
         return
     known = all_cells & s.likely
@@ -106,7 +107,7 @@ def keep(
         mine = held[n] & s.likely
         if not mine or name.partition("#")[0] not in names:
             continue
-        if facts.bilinear(op) and len(all_cells) > 1:
+        if facts.bilinear(op) and count > 1:
             # Kept for the gradients of the others; one that stands twice is kept for its own.
             others = set().union(*(c for k, c in enumerate(held) if k != n))
             if not (others & s.likely) - s.constant and len(held[n]) < 2:
@@ -153,7 +154,7 @@ def in_place(
     else:
         keep(s, op, entry, values, held, all_cells)
     write(s, target, op, [v for _, v in inputs])
-    if s.grad and all_cells - s.constant and "result" in _saved(op, entry, len(all_cells)):
+    if s.grad and all_cells - s.constant and "result" in _saved(op, entry, sum(map(len, held))):
         s.saved |= held[0]
     return target
 

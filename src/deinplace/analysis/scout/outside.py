@@ -6,8 +6,8 @@ import re
 
 from deinplace.analysis import facts
 from deinplace.analysis.modules import CONTAINERS
-from deinplace.analysis.scout import calls, effects, walk
-from deinplace.analysis.scout.state import (
+from deinplace.analysis.scout import attributes, calls, effects, expressions
+from deinplace.analysis.scout.members import (
     MULTI,
     NOTHING,
     OPAQUE,
@@ -18,12 +18,12 @@ from deinplace.analysis.scout.state import (
     Member,
     Name,
     Partial,
-    Scout,
     Thing,
     Value,
     cells_of,
     contents,
 )
+from deinplace.analysis.scout.state import Scout
 from deinplace.analysis.tensors import PYTHON_METHODS
 from deinplace.catalog import FunctionInfo
 
@@ -107,13 +107,13 @@ def container(s: Scout, box: Box, attr: str, args: list[Value], keywords: Keywor
         else:
             box.rest |= args[-1]
     elif attr == "extend" and args:
-        box.items += walk.items(s, args[0], 0)
+        box.items += expressions.items(s, args[0], 0)
     elif attr == "update":
         box.named.update(keywords)
         for value in args:
-            walk.merge(box, value)
+            expressions.merge(box, value)
     elif attr in ("get", "pop") and args and box.named:
-        return walk.named_by(box, args[0]).union(*args[1:])
+        return expressions.named_by(box, args[0]).union(*args[1:])
     if attr in ("append", "extend", "insert", "keys", "clear", "sort", "remove"):
         return NOTHING
     held = contents(box)
@@ -135,7 +135,10 @@ def module_method(s: Scout, me: Value, fields: dict[str, Value], attr: str, args
         pair: Value = frozenset({Box([NOTHING, held])}) if attr.startswith("named") else held
         return frozenset({Box([], pair)})
     if attr in ("modules", "named_modules", "children", "named_children"):
-        below = me.union(*(frozenset(m for m in v if isinstance(m, Thing | Layer)) for v in fields.values()))
+        found: dict[Member, None] = {}
+        for member in me:
+            _below(member, found)
+        below = frozenset(found)
         pair = frozenset({Box([NOTHING, below])}) if attr.startswith("named") else below
         return frozenset({Box([], pair)})
     if attr in ("register_buffer", "register_parameter", "add_module", "register_module") and len(args) > 1:
@@ -150,6 +153,19 @@ def module_method(s: Scout, me: Value, fields: dict[str, Value], attr: str, args
     return me
 
 
+def _below(member: Member, found: dict[Member, None]) -> None:
+    """A module and the modules in it."""
+    if not isinstance(member, Thing | Layer) or member in found or len(found) > 400:
+        return
+    found[member] = None
+    held = (
+        member.fields.values() if isinstance(member, Thing) else [contents(member.children)] if member.children else ()
+    )
+    for value in held:
+        for inner in expressions.contents_of(value) | value:
+            _below(inner, found)
+
+
 def reference(s: Scout, name: str, args: list[Value], keywords: Keywords) -> Value:
     """A call of something outside the project, by its dotted name."""
     given = [*args, *keywords.values()]
@@ -160,16 +176,16 @@ def reference(s: Scout, name: str, args: list[Value], keywords: Keywords) -> Val
     if name in ("functools.partial", "partial") and args:
         return frozenset({Partial(args[0], tuple(args[1:]), tuple(keywords.items()))})
     if name in ("max", "min", "next", "abs"):
-        held = walk.contents_of(frozenset().union(*args))
+        held = expressions.contents_of(frozenset().union(*args))
         if name == "abs" and any(isinstance(m, int) for m in held):
             return effects.operate(s, "abs", None, [("self", held)], {})
         return held
     if name == "sum":
-        held = walk.contents_of(frozenset().union(*args))
+        held = expressions.contents_of(frozenset().union(*args))
         cells = any(isinstance(m, int) for m in held)
         return effects.operate(s, "add", None, [("self", held), ("other", held)], {}) if cells else NOTHING
     if name == "map" and len(args) > 1:
-        return frozenset({Box([], calls.call(s, args[0], walk.items(s, args[1], 0)[:1], {}))})
+        return frozenset({Box([], calls.call(s, args[0], expressions.items(s, args[1], 0)[:1], {}))})
     if name in ("getattr", "setattr"):
         return _by_name(s, name, args)
     if name in _SAME:
@@ -192,9 +208,9 @@ def _sequence(s: Scout, name: str, args: list[Value], keywords: Keywords) -> Val
     if name in ("dict", "collections.OrderedDict"):
         made = Box([], NOTHING, {str(k): v for k, v in keywords.items()})
         for value in args:
-            walk.merge(made, value)
+            expressions.merge(made, value)
         return frozenset({made})
-    rows = [frozenset().union(*walk.items(s, a, 0)) for a in args] if args else []
+    rows = [frozenset().union(*expressions.items(s, a, 0)) for a in args] if args else []
     if name == "zip":
         return frozenset({Box([], frozenset({Box(list(rows))}))})
     if name == "enumerate":
@@ -207,10 +223,10 @@ def _by_name(s: Scout, name: str, args: list[Value]) -> Value:
     if name == "setattr":
         for named in names:
             if len(args) > 2:
-                calls.set_attribute(s, args[0], str(named), args[2])
+                attributes.set_attribute(s, args[0], str(named), args[2])
         return NOTHING
     if names:
-        return frozenset().union(*(calls.attribute(s, args[0], str(n)) for n in names), *args[2:])
+        return frozenset().union(*(attributes.attribute(s, args[0], str(n)) for n in names), *args[2:])
     return frozenset({s.cell()})
 
 
