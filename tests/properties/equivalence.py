@@ -35,7 +35,7 @@ class Seen:
         return any(text in self.error for text in FAULTS)
 
 
-def run(code: CodeType, clone_saved: bool = False) -> Seen:
+def run(code: CodeType, clone_saved: bool = False, grad: bool = True) -> Seen:
     """Run a program; with `clone_saved` backward sees every tensor as it was when it was saved."""
     saved = torch.autograd.graph.saved_tensors_hooks(lambda t: t.detach().clone(), lambda t: t)
     names: dict[str, Any] = {"__name__": "program"}
@@ -44,7 +44,8 @@ def run(code: CodeType, clone_saved: bool = False) -> Seen:
         with warnings.catch_warnings(), saved if clone_saved else contextlib.nullcontext():
             warnings.simplefilter("ignore")
             exec(code, names)
-            result = names["main"]()
+            with torch.set_grad_enabled(grad):
+                result = names["main"]()
     except (RuntimeError, ValueError, TypeError, NameError, AttributeError, IndexError, AssertionError) as error:
         return Seen(f"{type(error).__name__}: {error}", {}, frozenset())
     finally:
@@ -96,6 +97,16 @@ def difference(wanted: Seen, got: Seen) -> str:
         if not _same(value, got.values[key]):
             return f"{key}: {value} became {got.values[key]}"
     return "" if wanted.aliases == got.aliases else f"objects: {sorted(wanted.aliases)} became {sorted(got.aliases)}"
+
+
+def _other_values(wanted: Seen, got: Seen) -> str:
+    """What a caller's values are otherwise, gradients aside."""
+    for key, value in wanted.values.items():
+        if key.startswith((".outs", ".args")) and isinstance(value, tuple):
+            other = got.values.get(key)
+            if other is None or not _same((value[0], False), (other[0], False)):
+                return f"{key}: {value} became {other}"
+    return ""
 
 
 def _same(a: Any, b: Any) -> bool:
@@ -175,6 +186,11 @@ class Original:
         """What its caller would see if nothing that backward needs was overwritten."""
         return run(self.code, clone_saved=True)
 
+    @functools.cached_property
+    def dry(self) -> Seen:
+        """What its caller sees while autograd is off and refuses nothing."""
+        return run(self.code, grad=False)
+
     def beside(self, after: str) -> tuple[str, str]:
         """What a rewrite of it came to, and why."""
         if self.text == after:
@@ -185,9 +201,11 @@ class Original:
                 ("refused for another reason", "") if got.error else ("miscompiled", f"{plain.error} became no error")
             )
         if got.error and plain.error:
-            return ("still refused", "") if got.fault else ("miscompiled", f"{plain.error} became {got.error}")
-        if self.exact.fault:  # refused at once: no run says what it meant
-            return "refused at once, now runs", ""
+            expected = got.fault or (self.exact.fault and self.dry.error == got.error)
+            return ("still refused", "") if expected else ("miscompiled", f"{plain.error} became {got.error}")
+        if self.exact.fault:  # refused at once: its values, with autograd off, are all that is known
+            detail = "" if self.dry.error or "opt." in self.text else _other_values(self.dry, got)
+            return ("miscompiled", detail) if detail else ("refused at once, now runs", "")
         detail = difference(plain, got) if not plain.error else "fails"
         if not detail:
             return "rewritten, equal", ""
