@@ -1,6 +1,7 @@
 """Whole libraries, rewritten by `fix --all --verify off`: do their models still compute the same, to the last bit?
 
     python benchmarks/libraries.py timm --python VENV/bin/python [--models 200] [--only NAME ...] [--work DIR]
+    python benchmarks/libraries.py einops --suite UNPACKED [--tests PATH ...]     its own tests, before and after
 
 Copies the sources of an installed pure-Python library, rewrites the copy from the source alone (nothing of it runs),
 and then builds each small model in the original and in the copy, each in a child process with one seed: outputs,
@@ -33,6 +34,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import library_suite
 
 import deinplace
 from deinplace.files import Selection, discover, load
@@ -89,7 +92,11 @@ def main() -> int:
     parser.add_argument("--json", metavar="FILE", help="write every model's state to a file")
     parser.add_argument("--rewrite-only", action="store_true", help="run no model")
     parser.add_argument("--original-only", action="store_true", help="only record what the original's models give")
+    parser.add_argument("--suite", type=Path, metavar="DIR", help="run the tests of an unpacked source distribution")
+    parser.add_argument("--tests", nargs="+", default=["tests"], metavar="PATH", help="its tests, from DIR")
     options = parser.parse_args()
+    if options.suite:
+        return suite(options)
     before = copied(found(options.python, options.package), Path(options.work))
     after = before
     if not options.original_only:
@@ -117,6 +124,17 @@ def main() -> int:
     if not options.original_only:
         show_models(tally)
     return int(tally.count("different") > 0)
+
+
+def suite(options: argparse.Namespace) -> int:
+    """A library's own tests on a copy of it and on a rewritten one."""
+    work = Path(options.work)
+    work.mkdir(parents=True, exist_ok=True)
+
+    def change(package: Path) -> None:
+        show_rewrites(options.package, rewrite(package, str(package)))
+
+    return library_suite.compared(options.package, options.suite.resolve(), options.python, options.tests, change, work)
 
 
 def found(python: str, library: str) -> Path:
