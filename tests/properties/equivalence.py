@@ -204,7 +204,7 @@ class Original:
             expected = got.fault or (self.exact.fault and self.dry.error == got.error)
             return ("still refused", "") if expected else ("miscompiled", f"{plain.error} became {got.error}")
         if self.exact.fault:  # refused at once: its values, with autograd off, are all that is known
-            detail = "" if self.dry.error or "opt." in self.text else _other_values(self.dry, got)
+            detail = "" if self.dry.error or "for step in" in self.text else _other_values(self.dry, got)
             return ("miscompiled", detail) if detail else ("refused at once, now runs", "")
         detail = difference(plain, got) if not plain.error else "fails"
         if not detail:
