@@ -62,16 +62,16 @@ class Thing:
     """An instance of one of the project's classes; what its attributes hold grows while its methods are looked at."""
 
     info: ClassInfo
-    fields: dict[str, Value] = field(default_factory=dict)
+    fields: dict[str, Value] = field(default_factory=dict, repr=False)
 
 
 @dataclass(eq=False, slots=True)
 class Box:
     """A container: its items in order where all of them are known, and what else it may hold."""
 
-    items: list[Value] = field(default_factory=list)
-    rest: Value = frozenset()
-    named: dict[object, Value] = field(default_factory=dict)
+    items: list[Value] = field(default_factory=list, repr=False)
+    rest: Value = field(default=frozenset(), repr=False)
+    named: dict[object, Value] = field(default_factory=dict, repr=False)
     """Of a dict, what is known by its key."""
 
 

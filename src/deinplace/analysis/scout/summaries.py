@@ -57,7 +57,7 @@ def call_code(s: Scout, code: Code, args: list[Value], keywords: Keywords) -> Va
         try:
             s.summaries[key] = _summary(s, code, given, names)
         except (GiveUpError, RecursionError):
-            del s.summaries[key]
+            s.summaries.pop(key, None)
             raise
     found = s.summaries[key]
     if found is None:  # it calls itself
