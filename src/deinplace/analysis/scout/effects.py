@@ -44,6 +44,7 @@ def operate(s: Scout, op: str, entry: FunctionInfo | None, inputs: Inputs, keywo
     values: Inputs = [*inputs, *keywords.items()]
     held = [cells_of(v) for _, v in values]
     all_cells = set().union(*held)
+    s.steps -= len(all_cells)
     made = s.cell()
     out: set[Member] = {made}
     if op not in facts.operators() or all_cells & s.likely:

@@ -31,13 +31,21 @@ OPERATORS: dict[type[ast.operator], str] = {
 }  # fmt: skip
 
 
+MANY = 8
+
+
 def evaluate(s: Scout, node: ast.expr) -> Value:
     """What an expression may be."""
     s.steps -= 1
     if s.steps < 0:
         raise GiveUpError
     handler = _EXPRESSIONS.get(type(node))
-    return handler(s, node) if handler is not None else NOTHING
+    if handler is None:
+        return NOTHING
+    found = handler(s, node)
+    if len(found) > MANY:  # what may be very much takes long to look at
+        s.steps -= len(found)
+    return found
 
 
 def _constant(s: Scout, node: ast.Constant) -> Value:
