@@ -250,3 +250,26 @@ def test_files_that_may_only_be_read_stay_as_they_are() -> None:
     source = file("def f(x):\n    x += 1\n")
     incident = conflict(Event("aten::add_.Tensor", (place(source, "x += 1"),)))
     assert candidates(incident, Project({}, {PATH: source})) == ()
+
+
+BORROWED = {
+    "loop variable": "def f(ts):\n    for t in ts:\n        {}\n",
+    "argument": "def f(t):\n    {}\n",
+    "attribute": "def f(m):\n    t = m.weight\n    {}\n",
+    "element": "def f(ts):\n    t = ts[0]\n    {}\n",
+}
+
+
+@pytest.mark.parametrize("write", ["t += 1", "t.mul_(2)", "t.mul_(2).add_(1)", "t[0] = 1", "t[0].mul_(2)"])
+@pytest.mark.parametrize("held", BORROWED)
+def test_no_rewrite_gives_a_tensor_to_a_name_that_nobody_reads(held: str, write: str) -> None:
+    """All that it would do is take the write away; a run in which the write changed no value could not tell."""
+    text = BORROWED[held].format(write)
+    source = file(text)
+    node = write.partition(" =")[0] if "] =" in write else write
+    made = texts(conflict(Event("aten::mul_", (place(source, node),))), source)
+    bound = {line.strip() for t in made for line in t.splitlines() if line.lstrip().startswith("t = ")}
+    assert {b for b in bound if not b.startswith("t = ts[index] = ")} <= {"t = m.weight", "t = ts[0]"}
+    source = file(text + ("        " if held == "loop variable" else "    ") + "print(t)\n")
+    made = texts(conflict(Event("aten::mul_", (place(source, node),))), source)
+    assert made, "it may be right where the name is read later: a run tells"

@@ -413,3 +413,61 @@ def test_weights_written_by_hand_are_named(program: Make, write: str) -> None:
         assert not all(torch.equal(a, b) for a, b in zip(*grads, strict=True))
     else:
         assert before.failure().raised.category == "version"
+
+
+AVERAGE = (
+    HEAD
+    + """
+teacher = copy.deepcopy(gen)
+opt = torch.optim.SGD(gen.parameters(), lr=0.1)
+
+
+class Averager:
+    def __init__(self):
+        self.teacher, self.student = teacher, gen
+
+    @torch.no_grad()
+    def update(self, rate=0.9):
+        for t, s in zip(self.teacher.parameters(), self.student.parameters()):
+            t.mul_(rate).add_(s + 0.1, alpha=1 - rate)  # <- write
+
+    def round(self):
+        target = self.teacher(noise)  # <- save
+        loss = (self.student(noise) - target).pow(2).mean() + target.mean()
+        self.update()  # <- moved
+        opt.zero_grad()
+        {between}
+        loss.backward()  # <- backward
+        opt.step()
+
+
+averager = Averager()
+for _ in range(3):
+    averager.round()
+"""
+)
+AVERAGE = AVERAGE.replace("import torch\n", "import copy\nimport torch\n", 1)
+
+
+def test_an_average_moves_behind_the_backward_that_needs_the_old_weights(program: Make) -> None:
+    before = program(AVERAGE.format(between="print(loss.item())"))
+    incident = before.conflict("save", "write moved", "backward", optimizer=None)
+    rewrite = literal(before, offered(before, incident))
+    assert "self.update()" in before.apply(rewrite).code.split("loss.backward()")[1]
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        "self.teacher(noise)",
+        "print(self.teacher)",
+        "target = self.student(noise)",
+        "self.round()",
+        "evaluate(self)",
+        "opt.step()",
+    ],
+)
+def test_what_may_see_the_average_keeps_it_where_it_is(program: Make, between: str) -> None:
+    before = program(AVERAGE.format(between=between))
+    incident = before.conflict("save", "write moved", "backward", optimizer=None)
+    assert offered(before, incident) == []

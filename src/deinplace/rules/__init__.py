@@ -11,6 +11,7 @@ from functools import cache
 from deinplace.analysis import suppress
 from deinplace.analysis.source import Source
 from deinplace.model import Rewrite, Site
+from deinplace.rules._lost import loses_the_write
 from deinplace.rules.base import Incident, Project, Rule
 
 Candidate = tuple[Site, Rewrite]
@@ -58,7 +59,8 @@ def candidates(incident: Incident, project: Project) -> tuple[Candidate, ...]:
         if site is not None:
             if _silenced(each, site, project):
                 return ()
-            pairs += [(site, rewrite) for rewrite in each.rewrites(site, project, incident)]
+            offered = each.rewrites(site, project, incident)
+            pairs += [(site, rewrite) for rewrite in offered if not loses_the_write(site, rewrite, project)]
             if incident.raised is not None and incident.raised.category in each.owns:
                 break
     return _distinct(pairs)
@@ -72,7 +74,8 @@ def static_candidates(site: Site, project: Project) -> tuple[Candidate, ...]:
     """Rewrites for a site that no run has spoken of."""
     if _silenced(rule(site.rule), site, project):
         return ()
-    return _distinct((site, rewrite) for rewrite in rule(site.rule).rewrites(site, project))
+    offered = rule(site.rule).rewrites(site, project)
+    return _distinct((site, rewrite) for rewrite in offered if not loses_the_write(site, rewrite, project))
 
 
 def _silenced(each: Rule, site: Site, project: Project) -> bool:

@@ -13,6 +13,7 @@ from deinplace.rules import _delay as plans
 from deinplace.rules import _intent as intent
 from deinplace.rules import _lines as lines
 from deinplace.rules._actions import Action, actions
+from deinplace.rules._later import written_later
 from deinplace.rules._optimizers import held, related
 from deinplace.rules._scene import Scene, chains, function_name, scene
 from deinplace.rules.base import Case, Incident, Project, Rule
@@ -51,7 +52,8 @@ class StepBeforeBackward(Rule):
     gradient to the parameters that the first optimizer is about to step.
 
     ## Fix safety
-    Safe where each step is shown to consume the gradients that it consumed before. Where one optimizer steps twice, or
+    Safe where each step is shown to consume the gradients that it consumed before. Averages, copies and clips of
+    parameters that are written by hand move behind the backward, where nothing between can see them. Where one optimizer steps twice, or
     the forward would have to be computed again after the step, the meaning is the author's to choose: those rewrites
     are unsafe and say how they differ.
 
@@ -104,6 +106,9 @@ class StepBeforeBackward(Rule):
     def rewrites(self, site: Site, project: Project, incident: Incident | None = None) -> Iterable[Rewrite]:
         """Limit the backward, delay the step, or choose another meaning."""
         conflict = incident.conflict if incident else None
+        if conflict is not None and conflict.write.optimizer is None:
+            yield from written_later(self.code, site, conflict, project)
+            return
         view = scene(conflict, project) if conflict else None
         if view is None:
             return
