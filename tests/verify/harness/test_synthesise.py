@@ -94,6 +94,12 @@ def test_an_optimizer_takes_steps_and_reaches_what_it_calls(found: Found) -> Non
     assert "optimizer.step()" in text and "momentum=0.5" in text
 
 
+@pytest.mark.parametrize("name", ["Part", "_shifted"])
+def test_what_cannot_be_called_alone_is_reached_through_what_uses_it(found: Found, name: str) -> None:
+    assert found[name].complete, found[name].reason
+    assert "model = Whole()" in text_of(found[name])
+
+
 def test_a_whole_model_carries_what_cannot_be_built_alone(found: Found) -> None:
     assert "tiny_model()" in text_of(found["Block"])
 

@@ -27,6 +27,10 @@ def exercise_function(stage: Stage, function: Callable[..., Any]) -> None:
         from .optimizers import by_optimizers
 
         by_optimizers(stage)
+    if stage.left():
+        from .modules import by_users
+
+        by_users(stage, stage.name)
 
 
 def calls(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import itertools
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -20,6 +21,8 @@ from .slots import slots
 from .stage import Stage, snake
 from .trace import Trial
 
+USERS = 3
+"""Modules that are built and called for the sake of what they use."""
 LARGE = 10_000_000
 """Parameters from which on a module is first called without data. Below, real tensors are faster than fake ones."""
 
@@ -41,6 +44,8 @@ def exercise_class(stage: Stage, cls: type, methods: tuple[str, ...], seen: tupl
             break
     if not stage.scenes or stage.left():
         _by_carriers(stage, builder)
+    if not stage.scenes or stage.left():
+        by_users(stage, cls.__name__)
 
 
 def _settled(stage: Stage, builder: Builder, built: Built, methods: tuple[str, ...], depth: int = 0) -> bool:
@@ -72,6 +77,40 @@ def _by_carriers(stage: Stage, builder: Builder) -> None:
             chosen = _slots(thing, "__call__", guide)
             if chosen is not None:
                 _Object(stage, builder, built, ()).call("__call__", chosen, guide, True)
+
+
+def by_users(stage: Stage, name: str) -> None:
+    """Other modules of the file name what could not be built or reached alone: built and called, they may reach it."""
+    for user in _users(stage, name):
+        builder = Builder(stage, user)
+        for built in itertools.islice(builder.ways(), 2):
+            if stage.late() or not (stage.left() or not stage.scenes):
+                return
+            guide = Guide(built.thing if isinstance(built.thing, nn.Module) else None)
+            chosen = _slots(built.thing, "__call__", guide)
+            if chosen is not None and _Object(stage, builder, built, ()).call("__call__", chosen, guide, True):
+                break
+
+
+def _users(stage: Stage, name: str) -> list[type]:
+    """Modules of the file that name it, then those that name these."""
+    things = list(vars(stage.module).values())
+    found: list[type] = []
+    names = [name]
+    while names and len(found) < USERS:
+        used = names.pop(0)
+        more = [t for t in things if _uses(t, used, stage.module.__name__) and t not in found and t.__name__ != name]
+        found += more
+        names += [t.__name__ for t in more]
+    return found[:USERS]
+
+
+def _uses(thing: Any, name: str, module: str) -> bool:
+    """Whether something is a module class of the file, one of whose methods names another class or function."""
+    if not inspect.isclass(thing) or thing.__module__ != module or thing.__name__ == name:
+        return False
+    codes = (getattr(method, "__code__", None) for method in vars(thing).values())
+    return issubclass(thing, nn.Module) and any(code is not None and name in code.co_names for code in codes)
 
 
 def _exercise_autograd(stage: Stage, cls: Any) -> None:
