@@ -13,10 +13,11 @@ _WRITES = re.compile(
 _PLACES = tuple(
     map(
         re.compile,
-        (r"\w_\(", r"\]\s*=(?!=)", r"(?:[+\-*/%&|^@]|<<|>>)=", r"inplace", r"\bout\s*=", r"\.(?:data|real|imag)\b"),
+        (r"_\((?<=\w_\()", r"\]\s*=(?!=)", r"=(?:(?<=[+\-*/%&|^@]=)|(?<=<<=)|(?<=>>=))", r"inplace",
+         r"out(?<!\wout)\s*=", r"\.(?:data|real|imag)\b"),
     )
-)
-"""What a write looks like, in several patterns: each begins with something that is quick to look for."""
+)  # fmt: skip
+"""What a write looks like, in several patterns: each begins with letters that are quick to look for."""
 _INITIALISES = re.compile(r"\binit\.\w*$")
 _ADDS_NOTHING = re.compile(r"=\s*(?:\([^()\n]*,\)|\[|[frb]?[\"'])")
 
@@ -37,10 +38,10 @@ def _harmless(text: str, match: re.Match[str]) -> bool:
     start, end = match.span()
     last = text[end - 1]
     if last == "(":
-        return text[end - 2] == "_" and _INITIALISES.search(text, max(0, start - 60), end - 1) is not None
+        return text[end - 2] == "_" and _INITIALISES.search(text, max(0, start - 61), end - 1) is not None
     if text[start] == "]":
         return text[start - 1] in "\"'"
-    return last == "=" and text[start] == "+" and _ADDS_NOTHING.match(text, end - 1) is not None
+    return last == "=" and text[end - 2] == "+" and _ADDS_NOTHING.match(text, end - 1) is not None
 
 
 def writes(node: ast.AST) -> bool:
