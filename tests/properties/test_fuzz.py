@@ -74,6 +74,14 @@ ONCE_WRONG = {
                 v *= 2
             return u * y
     """,
+    "a write past autograd of what is handed out in a list": """
+        def f(x, y):
+            z = torch.sigmoid(y)
+            with torch.no_grad():
+                torch.neg(z, out=z)
+            w = z * x
+            return w, [z * y]
+    """,
     "two items of one tensor": """
         def f(x, y):
             x[0] *= x[1]
@@ -92,7 +100,8 @@ def main():
     q = torch.linspace(1, 3, 12).view(3, 4).requires_grad_()
     x, y = p * 1, q * 1
     out = f(x, y)
-    sum(o.sum() for o in (out if isinstance(out, tuple) else [out])).backward()
+    out = tuple(o[0] if isinstance(o, list) else o for o in out) if isinstance(out, tuple) else (out,)
+    sum(o.sum() for o in out).backward()
     return {{"outs": out, "args": [x, y], "grads": [p.grad, q.grad]}}
 
 

@@ -78,6 +78,8 @@ def store(m: Machine, target: Ten, term: int, graph: int | None, node: int | Non
     known = m.storage(sid)
     changes: dict[str, object] = {"term": m.terms.put(known.term, target.path, term)}
     leaf = "leaf" in known.flags and known.grad == "yes"
+    if graph is not None and target.cut and m.mixed(inputs) == "yes":
+        m.notes.add("writes what requires gradients into a detached tensor")
     if graph is not None and not target.cut and not leaf:
         changes["graph"] = m.terms.put(known.graph, target.path, graph)
         changes["nodes"] = known.nodes | ({node} if node is not None else NO_IDS)
