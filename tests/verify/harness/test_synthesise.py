@@ -94,6 +94,16 @@ def test_an_optimizer_takes_steps_and_reaches_what_it_calls(found: Found) -> Non
     assert "optimizer.step()" in text and "momentum=0.5" in text
 
 
+def test_what_is_written_while_an_object_is_built_needs_no_call(found: Found) -> None:
+    assert found["Started"].complete and set(found["Started"].faults) == {"leaf"}
+    assert "uniform=True" in text_of(found["Started"])
+
+
+def test_a_module_that_is_passed_has_what_is_read_of_it(found: Found) -> None:
+    assert found["Around"].complete, found["Around"].reason
+    assert "net=Network(width=32, depth=2)" in text_of(found["Around"])
+
+
 @pytest.mark.parametrize("name", ["Part", "_shifted"])
 def test_what_cannot_be_called_alone_is_reached_through_what_uses_it(found: Found, name: str) -> None:
     assert found[name].complete, found[name].reason

@@ -19,8 +19,11 @@ from .optimizers import exercise_optimizer
 from .search import Slot, State
 from .slots import slots
 from .stage import Stage, snake
+from .text import Scene
 from .trace import Trial
 
+OPTIONS = 24
+"""Changed options with which an object is only built."""
 USERS = 3
 """Modules that are built and called for the sake of what they use."""
 LARGE = 10_000_000
@@ -37,11 +40,15 @@ def exercise_class(stage: Stage, cls: type, methods: tuple[str, ...], seen: tupl
         return
     builder = Builder(stage, cls, seen)
     until = stage.soon(0.7)
+    states: list[State] = []
     for count, built in enumerate(builder.ways()):
         stage.built = True
+        states += [built.state] if built.state is not None else []
         stage.seen = built.text in seen
         if _settled(stage, builder, built, methods) or time.process_time() > until or count == 6:
             break
+    for state in states[:1]:
+        _by_building(stage, builder, state)
     if not stage.scenes or stage.left():
         _by_carriers(stage, builder)
     if not stage.scenes or stage.left():
@@ -64,6 +71,17 @@ def _settled(stage: Stage, builder: Builder, built: Built, methods: tuple[str, .
         if stage.scenes:
             return False
     return False
+
+
+def _by_building(stage: Stage, builder: Builder, state: State) -> None:
+    """Lines of constructors that other options lead to: the object is built, and need not be called."""
+    for changed in itertools.islice(builder.flips(state), OPTIONS):
+        if stage.late() or not stage.left():
+            return
+        text, wants = builder.described(changed)
+        name = f"test_{snake(builder.cls.__name__)}_built"
+        body = ("torch.manual_seed(0)", f"model = {text}")
+        stage.keep(Scene(name, wants, body, stage.sliced), needs_new=True)
 
 
 def _by_carriers(stage: Stage, builder: Builder) -> None:
@@ -173,8 +191,6 @@ class _Object:
                 yield method
 
     def _fails_when_built(self) -> bool:
-        from .text import Scene
-
         body = ("torch.manual_seed(0)", f"model = {self.built.text}")
         return self.stage.keep(Scene(self.name, self.built.imports, body, self.stage.sliced)) and not self.stage.left()
 

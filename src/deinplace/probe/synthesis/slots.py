@@ -19,9 +19,10 @@ from .guide import Guide
 from .names import known
 from .search import Slot, State
 from .usage import attributes_anywhere, module_path, usage
-from .values import Group, Plain, Tensor, Value, parse
+from .values import Group, Plain, Tensor, Value, imports, parse
 
 _UNKNOWN_BUILD = ("32", "2", "nn.Identity()", "nn.ReLU", "0.5", "[32, 32]", "'mean'", "None")
+_DEPTH = re.compile(r"((num|n)_?)?(layers?|depth|blocks?)")
 _CONFIG = re.compile(r"(\w+_)?(config|cfg|args|opts?|options|hparams?|conf|hp|hyper\w*|settings|params)")
 
 
@@ -73,6 +74,8 @@ def _values(
     if isinstance(parameter.default, bool):
         yield Plain(str(not parameter.default))
         return
+    if not calling:
+        yield from _with_attributes(function, parameter.name)
     spoken = usage(function, parameter.name).texts
     yield from (v for v in (Plain(repr(text)) for text in spoken if text != parameter.default) if accepts(v))
     fitting = [v for v in named if accepts(v)]
@@ -88,6 +91,19 @@ def _values(
     elif annotation is parameter.empty or not (fitting or typed):
         yield from (Plain(text) for text in _UNKNOWN_BUILD)
     yield from (v for v in named if not accepts(v))
+
+
+def _with_attributes(function: Callable[..., Any], name: str) -> Iterator[Value]:
+    """Modules that the file knows which have what is read of a parameter: `net.emb_dim`."""
+    wanted = [a for a in usage(function, name).attributes if not hasattr(nn.Module, a)]
+    if not wanted or name == "self":
+        return
+    for thing in list(getattr(function, "__globals__", {}).values()):
+        if inspect.isclass(thing) and issubclass(thing, nn.Module) and not thing.__module__.startswith("torch."):
+            init = getattr(thing.__init__, "__code__", None)
+            names = set(init.co_names) if init is not None else set()
+            if set(wanted) <= names | set(dir(thing)):
+                yield from _classes(thing, module_path(thing), 0)
 
 
 def _used(
@@ -178,22 +194,25 @@ def _classes(annotation: type, path: str, depth: int) -> Iterator[Value]:
         yield from map(Plain, ("nn.Linear(32, 32)", "nn.Conv2d(32, 32, 3, padding=1)", "nn.Identity()"))
     elif "." not in annotation.__qualname__ and annotation.__module__ != "builtins":
         texts: list[str] = []
+        wants: dict[tuple[str, str], None] = {where: None}
         try:
-            parameters = list(inspect.signature(annotation).parameters.values())
+            parameters = list(signature(annotation).parameters.values())
         except (TypeError, ValueError):
             return
         for p in parameters:
-            if p.default is p.empty and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL):
+            missing = p.default is None and _DEPTH.fullmatch(p.name) is not None  # asked for by hand, as a rule
+            if (p.default is p.empty or missing) and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL):
                 value = next((Plain(t) for t in known(p.name, False)), None) or next(
                     _annotated(p.annotation, path, depth + 1), Plain("32")
                 )
                 texts.append(f"{p.name}={value.text()}")
-        yield Plain(f"{annotation.__name__}({', '.join(texts)})", (where,))
+                wants.update(dict.fromkeys(imports(value)))
+        yield Plain(f"{annotation.__name__}({', '.join(texts)})", tuple(wants))
         small = [
             f"{p.name}={known(p.name, False)[0]}" for p in parameters if type(p.default) is int and known(p.name, False)
         ]
         if small and dataclasses.is_dataclass(annotation):
-            yield Plain(f"{annotation.__name__}({', '.join([*texts, *small])})", (where,))
+            yield Plain(f"{annotation.__name__}({', '.join([*texts, *small])})", tuple(wants))
 
 
 def _filter(annotation: Any) -> Callable[[Value], bool]:
