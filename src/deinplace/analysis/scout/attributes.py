@@ -89,7 +89,9 @@ def of_thing(s: Scout, thing: Thing, attr: str) -> Value:
             {Code(method.node, method.path, method, None if static == "staticmethod" else frozenset({thing}))}
         )
         return calls.call(s, bound, [], {}) if static == "property" else bound
-    found = _class_field(s, thing.info, attr)
+    found = s.constants.get((thing.info, attr))
+    if found is None:
+        found = s.constants[thing.info, attr] = _class_field(s, thing.info, attr)
     return found if found else frozenset({s.derived(thing, attr)})
 
 

@@ -32,6 +32,7 @@ OPERATORS: dict[type[ast.operator], str] = {
 
 
 MANY = 8
+"""A value of more possibilities costs a step for each."""
 
 
 def evaluate(s: Scout, node: ast.expr) -> Value:
@@ -43,7 +44,7 @@ def evaluate(s: Scout, node: ast.expr) -> Value:
     if handler is None:
         return NOTHING
     found = handler(s, node)
-    if len(found) > MANY:  # what may be very much takes long to look at
+    if len(found) > MANY:
         s.steps -= len(found)
     return found
 

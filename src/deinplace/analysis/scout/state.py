@@ -62,6 +62,8 @@ class Scout:
         self._derived: dict[tuple[object, object], int] = {}
         self._tops: dict[str, dict[str, list[ast.stmt]]] = {}
         self._globals: dict[tuple[str, str], Value] = {}
+        self.constants: dict[tuple[ClassInfo, str], Value] = {}
+        """What classes bind in their bodies, by name."""
         self._orders: dict[ClassInfo, list[ClassInfo | str]] = {}
 
     def cell(self) -> int:
