@@ -26,6 +26,10 @@ MEMORY = 8 * 2**30
 """Bytes that a search may take."""
 LONGEST = 45.0
 """A search takes at most so many times what one target may: what it did not come to is told."""
+SCENES = 4
+"""Calls that show faults are run one by one: so many of one class or function at most."""
+DOUBTED = ("cast", "expanded", "out-grad")
+"""Faults that an unlucky guess at arguments can cause: they come last."""
 SHARED = 4.0
 """CPU seconds that the calls of one text may take together."""
 Lines = dict[str, frozenset[int]]
@@ -69,12 +73,14 @@ def harnesses(
 ) -> tuple[list[Harness], list[Miss]]:
     """Harnesses for as many functions as can be called, and what was in vain.
 
-    A call that shows an in-place fault gets a harness of its own, since nothing runs after it; others share one.
+    A call that shows an in-place fault gets a harness of its own, since nothing runs after it; others share one, and
+    come first: they judge many rewrites at once.
     """
     attempts = search(sources, items(sources, wanted), cwd, python, seconds)
     useful = [a for a in attempts if _useful(a)]
-    found = [harness([replace(a, scenes=(s,))]) for a in useful if a.faults for s in a.scenes]
-    found += [harness(group) for group in grouped([a for a in useful if not a.faults])]
+    found = [harness(group) for group in grouped([a for a in useful if not a.faults])]
+    faulty = sorted((a for a in useful if a.faults), key=lambda a: set(a.faults) <= set(DOUBTED))
+    found += [harness([replace(a, scenes=(s,))]) for a in faulty for s in a.scenes[:SCENES]]
     misses = []
     for attempt in attempts:
         if attempt not in useful:
