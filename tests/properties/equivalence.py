@@ -201,7 +201,8 @@ class Original:
                 ("refused for another reason", "") if got.error else ("miscompiled", f"{plain.error} became no error")
             )
         if got.error and plain.error:
-            expected = got.fault or (self.exact.fault and self.dry.error == got.error)
+            # what is refused with autograd off, too, tells nothing of what comes behind it
+            expected = got.fault or (self.exact.fault and (self.dry.fault or self.dry.error == got.error))
             return ("still refused", "") if expected else ("miscompiled", f"{plain.error} became {got.error}")
         if self.exact.fault:  # refused at once: its values, with autograd off, are all that is known
             detail = "" if self.dry.error or "for step in" in self.text else _other_values(self.dry, got)
