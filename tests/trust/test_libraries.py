@@ -125,3 +125,42 @@ def test_a_write_to_a_part_does_not_become_another_write_to_it() -> None:
         )
     )
     assert "update[0] += 1" in text
+
+
+SUITE = """\
+from numbers_of import blocks
+
+def test_kept():
+    assert blocks.one() == 1
+
+def test_lost():
+    assert blocks.two() == 2
+"""
+
+
+@pytest.mark.parametrize("broken", [False, True], ids=["same", "another-outcome"])
+def test_a_librarys_own_tests_are_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], broken: bool
+) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    import library_suite
+
+    package = tmp_path / "unpacked" / "src" / "numbers_of"
+    (tmp_path / "unpacked" / "tests").mkdir(parents=True)
+    package.mkdir(parents=True)
+    (tmp_path / "unpacked" / "tests" / "test_numbers.py").write_text(SUITE)
+    (package / "__init__.py").write_text("")
+    (package / "blocks.py").write_text("def one():\n    return 1\n\n\ndef two():\n    return 2\n")
+
+    def rewrite(where: Path) -> None:
+        text = (where / "blocks.py").read_text()
+        (where / "blocks.py").write_text(text.replace("return 2", "return 3" if broken else "return 1 + 1"))
+
+    code = library_suite.compared(
+        "numbers_of", tmp_path / "unpacked", sys.executable, ["tests"], rewrite, tmp_path / "work"
+    )
+    said = capsys.readouterr().out
+    assert code == int(broken)
+    assert "before: 2 passed" in said
+    assert ("test_lost: passed became failed" in said) == broken
+    assert "return 2" in (package / "blocks.py").read_text()
