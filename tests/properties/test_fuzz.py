@@ -212,3 +212,26 @@ def test_parts_of_one_tensor_or_of_another_are_both_looked_at() -> None:
 
     source = Source.parse("/tree/attention.py", ONE_OR_OTHER.encode())
     assert plan({source.path: source}, all_sites=True) == []
+
+
+HANDED_OUT = """
+import torch
+from elsewhere import external
+
+
+def f(x: torch.Tensor, y: torch.Tensor):
+    z = y * 2
+    with torch.no_grad():
+        z.mul_(3)
+    {use}
+"""
+
+
+@pytest.mark.parametrize("use", ["external(z)", "external([z, x])", "x.kept = z", "yield z", "external.kept = (z,)"])
+def test_what_others_get_keeps_its_gradients(use: str) -> None:
+    """`z = z.mul(3)` under no_grad would hand out the same values without a graph."""
+    from deinplace.analysis.source import Source
+    from deinplace.verify.static import plan
+
+    source = Source.parse("/tree/handed.py", HANDED_OUT.format(use=use).encode())
+    assert plan({source.path: source}, all_sites=True) == []

@@ -257,7 +257,7 @@ def store(m: Machine, base: Value, target: ast.Attribute, value: Value, quiet: b
             m.observe("set data", m.read(base), m.term_of(value))
             writes.record(m, replace(base, cut=True), "set_data", m.frame.node or target, "setattr")
         elif not quiet:
-            m.observe("set", attr, m.read(base), m.term_of(value))
+            m.observe("set", attr, m.read(base), m.term_of(value), m.graphs_of(value))
             m.escape(value, "was stored elsewhere")
         return
     if isinstance(base, Obj) and base.what in ("instance", "module"):
@@ -279,7 +279,7 @@ def store(m: Machine, base: Value, target: ast.Attribute, value: Value, quiet: b
             store(m, option, target, value, quiet)
         return
     m.escape(value, "was stored elsewhere")
-    m.observe("set", attr, m.term_of(value))
+    m.observe("set", attr, m.term_of(value), m.graphs_of(value))
 
 
 def store_item(
@@ -327,7 +327,7 @@ def store_item(
     if not quiet:
         writes.other(m, node, base)
         m.escape(value, "was stored elsewhere")
-        m.observe("set item", m.term_of(base), m.term_of(index), m.term_of(value))
+        m.observe("set item", m.term_of(base), m.term_of(index), m.term_of(value), m.graphs_of(value))
 
 
 def _tensor_item(

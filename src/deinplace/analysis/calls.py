@@ -116,7 +116,7 @@ def unknown(m: Machine, func: Value, args: list[Value], keywords: Keywords, node
         if isinstance(value, Fn) or (isinstance(value, Obj) and value.what in ("instance", "module")):
             m.notes.add("code handed out")
     terms = tuple(m.term_of(v, 3) for v in values) if m.traced else ()
-    m.observe("call", label, *terms)
+    m.observe("call", label, *terms, *(m.graphs_of(v) for v in values if m.traced))
     likely = any(isinstance(v, Ten) and m.kind(v) != "unknown" for v in values)
     grad = m.mixed([t for v in values for t in ops.tensors(m, v)])
     term = m.terms.make("called", label, m.serial(), *terms)

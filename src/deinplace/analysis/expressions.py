@@ -351,7 +351,7 @@ def _yield(m: Machine, node: ast.Yield) -> Value:
     if node.value is not None:
         value = evaluate(m, node.value)
         m.frame.yields.append(value)
-        m.observe("yield", m.term_of(value))
+        m.observe("yield", m.term_of(value), m.graphs_of(value))
         m.escape(value, "was yielded")
     return Other("unknown")
 

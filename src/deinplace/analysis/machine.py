@@ -323,6 +323,13 @@ class Machine:
         graph = 0 if value.cut else self.m.storage(value.sids[0]).graph
         return self.terms.get(graph, value.path) if graph else 0
 
+    def graphs_of(self, value: Value) -> int:
+        """The term of how gradients leave the tensors that a value is or holds; 0 for none."""
+        if isinstance(value, Ten):
+            return self.graph_of(value)
+        graphs = [self.graph_of(t) for t in tensors_in(value, self.m)]
+        return self.terms.make("graphs", *graphs) if any(graphs) else 0
+
     def grad_of(self, value: Ten) -> Grad:
         """Whether a tensor requires gradients."""
         if value.cut:

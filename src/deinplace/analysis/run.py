@@ -10,7 +10,7 @@ from deinplace.analysis import calls, expressions, prefilter, statements
 from deinplace.analysis.arguments import arguments
 from deinplace.analysis.index import FunctionInfo, Index, ModuleInfo
 from deinplace.analysis.machine import ExhaustedError, Frame, Machine, Save, UnreachedError, Write
-from deinplace.analysis.memory import Memory, tensors_in
+from deinplace.analysis.memory import Memory
 from deinplace.analysis.names import run_module
 from deinplace.analysis.receiver import receiver
 from deinplace.analysis.source import Source, span_of
@@ -286,10 +286,7 @@ def observe_outside(machine: Machine) -> None:
 
 def _seen(machine: Machine, value: Value) -> tuple[int, int]:
     """A value, and how gradients leave the tensors that it is or holds."""
-    if isinstance(value, Ten):
-        return machine.term_of(value, 4), machine.graph_of(value)
-    graphs = [machine.graph_of(t) for t in tensors_in(value, machine.m)]
-    return machine.term_of(value, 4), machine.terms.make("graphs", *graphs) if any(graphs) else 0
+    return machine.term_of(value, 4), machine.graphs_of(value)
 
 
 def _alone(machine: Machine, report: Report, module: ModuleInfo, info: FunctionInfo) -> None:
