@@ -82,6 +82,14 @@ ONCE_WRONG = {
             w = z * x
             return w, [z * y]
     """,
+    "a type that is spelled out where the default is another": """
+        def f(x, y):
+            z = torch.zeros(3, 4)
+            z[1:] = x[1:]
+            w = torch.zeros(3, 4, dtype=torch.float32)
+            w += z
+            return w.double() * y
+    """,
     "two items of one tensor": """
         def f(x, y):
             x[0] *= x[1]

@@ -30,9 +30,15 @@ _EXACT = {
 }
 
 
-def of_value(value: Value | None) -> str:
+def of_value(m: Machine, value: Value | None) -> str:
     """The dtype that a `dtype=` argument names."""
-    return _EXACT.get(value.name, "") if isinstance(value, Ref) else ""
+    return _spelled(m, value.name) if isinstance(value, Ref) else ""
+
+
+def _spelled(m: Machine, dotted: str) -> str:
+    """A dtype by its name; a program that sets another default type means float32 when it says so."""
+    dtype = _EXACT.get(dotted, "")
+    return "float32" if dtype == "float" and m.index.sets_default_dtype else dtype
 
 
 def is_float(dtype: str) -> bool:
@@ -46,9 +52,9 @@ def differ(m: Machine, one: str, other: str) -> bool:
     return bool(one and other) and one != other and not unsure
 
 
-def cast(op: str) -> str:
+def cast(m: Machine, op: str) -> str:
     """The dtype that a conversion method such as `double` gives."""
-    return _EXACT.get(f"torch.{op}", "")
+    return _spelled(m, f"torch.{op}")
 
 
 def factory(m: Machine, op: str, values: list[Value]) -> str:

@@ -101,7 +101,7 @@ def operate(
     if op in facts.operators() and not any(m.kind(t) == "tensor" for t in inputs):
         kinds = {m.kind(t) for t in inputs}
         kind = "likely" if kinds == {"likely"} else "unknown"
-    dtype = dtypes.of_value(keywords.get("dtype"))
+    dtype = dtypes.of_value(m, keywords.get("dtype"))
     if not dtype:
         dtype = "bool" if facts.gives_bool(op) else dtypes.promoted(m, list(named.values()))
         if entry is not None and entry.factory and not inputs:
@@ -156,10 +156,10 @@ def shared(m: Machine, op: str, base: Ten, named: dict[str, Value], keywords: di
         pieces: list[Value] = [replace(view, view="multi", path=_output(m, view.path, n)) for n in range(_count(named))]
         return m.sequence(pieces, "tuple", opened=True)
     if returns == "maybe_alias" and not m.glance:
-        copied = dtypes.of_value(keywords.get("dtype")) or next(
-            (d for d in map(dtypes.of_value, list(named.values())[1:]) if d), ""
+        copied = dtypes.of_value(m, keywords.get("dtype")) or next(
+            (d for v in list(named.values())[1:] if (d := dtypes.of_value(m, v))), ""
         )
-        dtype = copied or dtypes.cast(op) or m.dtype_of(base)
+        dtype = copied or dtypes.cast(m, op) or m.dtype_of(base)
         if m.kind(base) == "tensor" and dtypes.differ(m, dtype, m.dtype_of(base)):
             made = m.node([base])
             value = m.terms.make(op, m.read(base), *rest, *pairs)
