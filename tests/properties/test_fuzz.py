@@ -90,6 +90,13 @@ ONCE_WRONG = {
             w += z
             return w.double() * y
     """,
+    "an item multiplied by what may require grad": """
+        def f(x, y):
+            x[1] *= y[0]
+            y = y * y
+            y = torch.nn.functional.hardtanh(y, inplace=True)
+            return x + y, y * y
+    """,
     "two items of one tensor": """
         def f(x, y):
             x[0] *= x[1]

@@ -86,6 +86,15 @@ def _frees(rewrite: Rewrite) -> bool:
     return ".clone()" not in "".join(e.new for e in rewrite.edits)
 
 
+def _overwritten(report: Report) -> set[safety.Key]:
+    """Statements that overwrite, or may, what they themselves have saved: `x[1] = x[1] * y`."""
+    return {
+        safety.key(hit)
+        for hit in report.hits
+        if hit.save.place.path == hit.write.place.path and hit.save.place.span.line == hit.write.place.span.line
+    }
+
+
 class _Bench:
     """The program as it is, and trials of groups of rewrites."""
 
@@ -168,7 +177,7 @@ class _Bench:
         part = None if self.whole else self._part(rewrites, out)
         after = merged(self.current, part) if part is not None else self.run(out)
         units = self.before.traces.keys() if part is None else part.traces.keys()
-        if not self._fewer(todo, after, set(units)):
+        if not self._fewer(todo, after, set(units)) or _overwritten(after) - _overwritten(self.current):
             return None
         return after if safety.compare(self.before, after, set(units)).ok else None
 
