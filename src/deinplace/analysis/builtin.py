@@ -370,7 +370,11 @@ def _names(m: Machine, args: list[Value], keywords: dict[str, Value], node: ast.
     """`globals()`, `locals()`, `exec()` and their like: whoever has the names sees what they hold."""
     for fid in {m.frame.fid, *m.frame.closure, *m.globals.values()}:
         fields = m.m.peek(fid)
-        for value in list(fields.fields.values()) if isinstance(fields, Fields) else []:
+        if not isinstance(fields, Fields) or (m.settling and m.exposed.get(fid) is fields):
+            continue  # packages that load lazily ask once each: what they all saw before is not looked through again
+        if m.settling:
+            m.exposed[fid] = fields
+        for value in list(fields.fields.values()):
             m.escape(value, "is seen by its name", 1)
     for value in args:
         m.escape(value, "is seen by its name")

@@ -141,6 +141,8 @@ class Machine:
         self.trace: list[tuple[object, ...]] = []
         self.visited: dict[tuple[str, Span], str] = {}
         self.globals: dict[str, int] = {}
+        self.exposed: dict[int, Fields] = {}
+        """Names of modules, as they were when something last saw all of them."""
         self.reached: set[ast.AST] = set()
         self.external: dict[tuple[object, ...], tuple[Ten, int]] = {}
         self.specs: dict[int, Spec] = {}
@@ -309,17 +311,24 @@ class Machine:
     def read(self, value: Ten) -> int:
         """The term of what a tensor holds now."""
         if value.choice is not None:
+            return self._chosen(value, self.read, {})
+        return self.terms.get(self.m.storage(value.sids[0]).term, value.path)
+
+    def _chosen(self, value: Ten, of: Callable[[Ten], int], known: dict[int, int]) -> int:
+        """The term of a value that hangs on conditions; choices share parts, and each part is looked at once."""
+        if value.choice is None:
+            return of(value)
+        if id(value) not in known:
             self.step()
             condition, yes, no = value.choice
-            return self.terms.choose(condition, self.read(yes), self.read(no))
-        return self.terms.get(self.m.storage(value.sids[0]).term, value.path)
+            parts = self._chosen(yes, of, known), self._chosen(no, of, known)
+            known[id(value)] = self.terms.choose(condition, *parts)
+        return known[id(value)]
 
     def graph_of(self, value: Ten) -> int:
         """The term of how gradients leave a tensor; 0 for none."""
         if value.choice is not None:
-            self.step()
-            condition, yes, no = value.choice
-            return self.terms.choose(condition, self.graph_of(yes), self.graph_of(no))
+            return self._chosen(value, self.graph_of, {})
         graph = 0 if value.cut else self.m.storage(value.sids[0]).graph
         return self.terms.get(graph, value.path) if graph else 0
 
