@@ -53,9 +53,9 @@ class StepBeforeBackward(Rule):
 
     ## Fix safety
     Safe where each step is shown to consume the gradients that it consumed before. Averages, copies and clips of
-    parameters that are written by hand move behind the backward, where nothing between can see them. Where one optimizer steps twice, or
-    the forward would have to be computed again after the step, the meaning is the author's to choose: those rewrites
-    are unsafe and say how they differ.
+    parameters that are written by hand move behind the backward, where nothing between can see them. Where one
+    optimizer steps twice, or the forward would have to be computed again after the step, the meaning is the author's
+    to choose: those rewrites are unsafe and say how they differ.
 
     Often said, and wrong: that "all backward() first, then all step()" is always the same. Where the second loss also
     reaches the first optimizer's parameters, its gradients are added to those that the first step consumes.
