@@ -25,6 +25,7 @@ class State:
     def __init__(self, torch: Any) -> None:
         self.settings: dict[str, Any] = {}
         self.recorder: Any = None
+        self.attest: Any = None
         self.raised: list[dict[str, Any]] = []
         self.in_backward: Any = bool
         self.compiled = False
