@@ -30,6 +30,7 @@ def test_what_a_dry_run_proved_is_written_without_another_run(cli: Callable, wri
     assert path.read_text() == FIXED
 
 
+@pytest.mark.slow
 def test_json_says_that_nothing_ran(cli: Callable, write: Write) -> None:
     write("train.py", FAILING)
     first, again, without = (

@@ -33,6 +33,7 @@ def test_a_write_that_autograd_does_not_see_makes_them_disagree(tmp_path: Path) 
     assert any("a write is hidden from autograd" in note for note in outcome.notes)
 
 
+@pytest.mark.slow
 def test_for_a_leaf_three_oracles_agree(tmp_path: Path) -> None:
     outcome = fix(tmp_path, LEAF_ACTIVATION)
     assert lines(outcome) == ["x = x - 0.5"]
