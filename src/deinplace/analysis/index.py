@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -156,3 +157,24 @@ _SIMPLE = frozenset(
     {ast.Assign, ast.Expr, ast.Return, ast.AugAssign, ast.AnnAssign, ast.Raise, ast.Assert, ast.Delete, ast.Pass,
      ast.Break, ast.Continue, ast.Global, ast.Nonlocal}
 )  # fmt: skip
+
+
+class Lineage(ABC):
+    """Questions about classes that their order of resolution answers."""
+
+    @abstractmethod
+    def bases(self, info: ClassInfo) -> list[ClassInfo | str]:
+        """The class and its ancestors, depth first; dotted names for those outside the project."""
+
+    def is_module(self, info: ClassInfo) -> bool:
+        """True for subclasses of nn.Module."""
+        return any(isinstance(b, str) and b.startswith("torch.nn.") for b in self.bases(info))
+
+    def find_method(self, info: ClassInfo, name: str, after: ClassInfo | None = None) -> FunctionInfo | None:
+        """A method by the order of resolution; those behind `after` only, for super()."""
+        order = self.bases(info)
+        start = order.index(after) + 1 if after in order else 0
+        for base in order[start:]:
+            if isinstance(base, ClassInfo) and name in base.methods:
+                return base.methods[name]
+        return None

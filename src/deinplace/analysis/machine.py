@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from deinplace.analysis.index import ClassInfo, FunctionInfo, Index, ModuleInfo
+from deinplace.analysis.index import ClassInfo, FunctionInfo, Index, Lineage, ModuleInfo
 from deinplace.analysis.memory import Memory, join, stronger, tensors_in
 from deinplace.analysis.source import Function, Scope, span_of
 from deinplace.analysis.terms import Terms
@@ -127,7 +127,7 @@ class Settled:
     globals: dict[str, int]
 
 
-class Machine:
+class Machine(Lineage):
     """Everything that an abstract run changes. Evaluation itself lies in `expressions`, `statements` and `calls`."""
 
     def __init__(self, index: Index, terms: Terms, steps: int, lenient: bool = False) -> None:
@@ -502,19 +502,6 @@ class Machine:
                 order.append(value.name)
         self.frames.pop()
         return order
-
-    def is_module(self, info: ClassInfo) -> bool:
-        """True for subclasses of nn.Module."""
-        return any(isinstance(b, str) and b.startswith("torch.nn.") for b in self.bases(info))
-
-    def find_method(self, info: ClassInfo, name: str, after: ClassInfo | None = None) -> FunctionInfo | None:
-        """A method by the order of resolution; those behind `after` only, for super()."""
-        order = self.bases(info)
-        start = order.index(after) + 1 if after in order else 0
-        for base in order[start:]:
-            if isinstance(base, ClassInfo) and name in base.methods:
-                return base.methods[name]
-        return None
 
     def method_of(self, value: Value, name: str) -> Value | None:
         """A bound method of an instance of one of the project's classes."""

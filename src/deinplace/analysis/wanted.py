@@ -57,16 +57,18 @@ def worth_running(index: Index) -> set[Unit]:
 def suspects(index: Index, wanted: set[Unit]) -> set[Unit]:
     """The units of which a quick look cannot tell that the machine would find nothing."""
     looker = Looker(index)
-    infers = {path: b"inference_mode" in index.modules[path].source.data for path, _ in wanted}
-    infers = {
-        path: found and _INFERS.search(index.modules[path].source.text) is not None for path, found in infers.items()
-    }
+    infers = {path: _infers(index.modules[path]) for path, _ in wanted}
     kept = set(wanted)
     for path, name in sorted(wanted):
         info = index.modules[path].named.get(name)
         if info is not None and not infers[path] and not suspicious(looker, info):
             kept.discard((path, name))
     return kept
+
+
+def _infers(module: ModuleInfo) -> bool:
+    """True where a file may turn inference mode on; its bytes are quicker to look through."""
+    return b"inference_mode" in module.source.data and _INFERS.search(module.source.text) is not None
 
 
 def _writes(triage: Triage, candidate: _Candidate) -> bool:

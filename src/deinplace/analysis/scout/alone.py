@@ -11,13 +11,13 @@ from deinplace.analysis.scout import effects, expressions, summaries, walk
 from deinplace.analysis.scout.members import (
     NOTHING,
     Box,
-    Class,
     Code,
     Scope,
     Thing,
     Value,
 )
 from deinplace.analysis.scout.state import GiveUpError, Scout
+from deinplace.analysis.values import Cls
 
 _HOLDS = re.compile(
     r"(?:\w+\.)?(?:Optional\[)?(?:\w+\.)?(?:List|list|Sequence|Iterable|Tuple|tuple|Dict|dict|Mapping)\["
@@ -33,7 +33,7 @@ def alone(s: Scout, info: FunctionInfo) -> None:
     values: dict[str, Value] = {}
     special_kind = special(info.node)
     if info.owner is not None and special_kind != "staticmethod" and args:
-        values[args[0].arg] = frozenset({Class(info.owner)}) if special_kind == "classmethod" else _receiver(s, info)
+        values[args[0].arg] = frozenset({Cls(info.owner)}) if special_kind == "classmethod" else _receiver(s, info)
     values.update((a.arg, argument(s, code, info, a)) for a in args if a.arg not in values)
     me = values.get(args[0].arg, NOTHING) if args and info.owner is not None else NOTHING
     for extra in (spec.vararg, spec.kwarg):
@@ -50,7 +50,7 @@ def alone(s: Scout, info: FunctionInfo) -> None:
 
 def _receiver(s: Scout, info: FunctionInfo) -> Value:
     assert info.owner is not None
-    init = s.method(info.owner, "__init__")
+    init = s.find_method(info.owner, "__init__")
     if init is None or info.name == "__init__":
         return frozenset({Thing(info.owner)})
     key: tuple[object, ...] = (info.owner, "alone")

@@ -17,18 +17,16 @@ from deinplace.analysis.scout.members import (
     NOTHING,
     OPAQUE,
     WHOLE,
-    Class,
     Code,
-    File,
     Layer,
     Member,
-    Name,
     Parent,
     Thing,
     Value,
     contents,
 )
 from deinplace.analysis.scout.state import Scout
+from deinplace.analysis.values import Cls, Mod, Ref
 
 _MARKS = (MULTI, EXPANDED, WHOLE, FRACTION, CUT)
 
@@ -42,13 +40,13 @@ def attribute(s: Scout, base: Value, attr: str) -> Value:
     for member in base:
         if isinstance(member, int):
             out |= _of_cell(s, member, base, attr)
-        elif isinstance(member, Name):
-            out.add(Name(f"{member.dotted}.{attr}"))
-        elif isinstance(member, File):
+        elif isinstance(member, Ref):
+            out.add(Ref(f"{member.name}.{attr}"))
+        elif isinstance(member, Mod):
             out |= s.of_file(member.path, attr)
         elif isinstance(member, Thing):
             out |= of_thing(s, member, attr)
-        elif isinstance(member, Class):
+        elif isinstance(member, Cls):
             out |= _of_class(s, member, attr)
         elif isinstance(member, Parent):
             out |= _of_parent(s, member, attr)
@@ -82,7 +80,7 @@ def of_thing(s: Scout, thing: Thing, attr: str) -> Value:
     held = thing.fields.get(attr)
     if held is not None:
         return held
-    method = s.method(thing.info, attr)
+    method = s.find_method(thing.info, attr)
     if method is not None:
         static = special(method.node)
         bound = frozenset(
@@ -107,8 +105,8 @@ def _class_field(s: Scout, info: ClassInfo, attr: str) -> Value:
     return NOTHING
 
 
-def _of_class(s: Scout, cls: Class, attr: str) -> Value:
-    method = s.method(cls.info, attr)
+def _of_class(s: Scout, cls: Cls, attr: str) -> Value:
+    method = s.find_method(cls.info, attr)
     if method is not None:
         me = frozenset({cls}) if special(method.node) == "classmethod" else None
         return frozenset({Code(method.node, method.path, method, me)})
@@ -118,10 +116,10 @@ def _of_class(s: Scout, cls: Class, attr: str) -> Value:
 def _of_parent(s: Scout, parent: Parent, attr: str) -> Value:
     out: set[Member] = set()
     for member in parent.me:
-        info = member.info if isinstance(member, Thing | Class) else None
+        info = member.info if isinstance(member, Thing | Cls) else None
         if info is None:
             continue
-        method = s.method(info, attr, parent.after)
+        method = s.find_method(info, attr, parent.after)
         if method is not None:
             out.add(Code(method.node, method.path, method, frozenset({member})))
         elif attr in MODULE_METHODS and isinstance(member, Thing):

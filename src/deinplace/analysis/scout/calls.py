@@ -11,12 +11,9 @@ from deinplace.analysis.scout.members import (
     NOTHING,
     OPAQUE,
     Box,
-    Class,
     Code,
-    Known,
     Layer,
     Member,
-    Name,
     Parent,
     Partial,
     Thing,
@@ -24,6 +21,7 @@ from deinplace.analysis.scout.members import (
     cells_of,
 )
 from deinplace.analysis.scout.state import GiveUpError, Scout
+from deinplace.analysis.values import Cls, Const, Ref
 
 Keywords = dict[str, Value]
 
@@ -67,7 +65,7 @@ def of_attribute(s: Scout, base: Value, attr: str, args: list[Value], keywords: 
         out |= outside.tensor_method(s, plain, attr, args, keywords)
         after |= s.saved
     for member in base:
-        if isinstance(member, int | str | Known) and member is not OPAQUE:
+        if isinstance(member, int | str | Const) and member is not OPAQUE:
             continue
         s.saved = set(before)
         out |= _of_member(s, member, attr, args, keywords)
@@ -85,14 +83,14 @@ def _of_member(s: Scout, member: Member, attr: str, args: list[Value], keywords:
         return _of_thing(s, member, attr, args, keywords)
     if isinstance(member, Layer):
         return _of_layer(s, member, attr, args, keywords)
-    if isinstance(member, Class) and attr == "apply" and s.method(member.info, "forward") is not None:
+    if isinstance(member, Cls) and attr == "apply" and s.find_method(member.info, "forward") is not None:
         return _custom(s, member, args, keywords)
     return call(s, attributes.attribute(s, frozenset({member}), attr), args, keywords)
 
 
-def _custom(s: Scout, member: Class, args: list[Value], keywords: Keywords) -> Value:
+def _custom(s: Scout, member: Cls, args: list[Value], keywords: Keywords) -> Value:
     """`Function.apply`: its forward runs without gradients, its results require them."""
-    forward = s.method(member.info, "forward")
+    forward = s.find_method(member.info, "forward")
     assert forward is not None
     grad, s.grad = s.grad, False
     out = summaries.call_code(s, Code(forward.node, forward.path, forward, NOTHING), args, keywords)
@@ -102,7 +100,7 @@ def _custom(s: Scout, member: Class, args: list[Value], keywords: Keywords) -> V
 
 
 def _of_thing(s: Scout, thing: Thing, attr: str, args: list[Value], keywords: Keywords) -> Value:
-    method = s.method(thing.info, attr)
+    method = s.find_method(thing.info, attr)
     if method is None and attr not in thing.fields and attr in MODULE_METHODS and s.is_module(thing.info):
         return outside.module_method(s, frozenset({thing}), thing.fields, attr, args)
     return call(s, attributes.attribute(s, frozenset({thing}), attr), args, keywords)
@@ -128,7 +126,7 @@ def call(s: Scout, func: Value, args: list[Value], keywords: Keywords) -> Value:
     for member in func:
         if isinstance(member, int):
             unknown = True
-        elif member is OPAQUE or not isinstance(member, str | Known | Box):
+        elif member is OPAQUE or not isinstance(member, str | Const | Box):
             s.saved = set(before)
             out |= _call_one(s, member, args, keywords)
             after |= s.saved
@@ -139,16 +137,16 @@ def call(s: Scout, func: Value, args: list[Value], keywords: Keywords) -> Value:
 def _call_one(s: Scout, member: Member, args: list[Value], keywords: Keywords) -> Value:
     if isinstance(member, Code):
         return summaries.call_code(s, member, args, keywords)
-    if isinstance(member, Name):
-        return outside.reference(s, member.dotted, args, keywords)
+    if isinstance(member, Ref):
+        return outside.reference(s, member.name, args, keywords)
     if isinstance(member, Layer):
         return call_layer(s, member, args, keywords)
-    if isinstance(member, Class):
+    if isinstance(member, Cls):
         return frozenset({thing(s, member.info, args, keywords)})
     if isinstance(member, Thing):
         for value in args:
             s.likely |= cells_of(value, 0)
-        name = next((n for n in ("forward", "__call__") if s.method(member.info, n) is not None), "")
+        name = next((n for n in ("forward", "__call__") if s.find_method(member.info, n) is not None), "")
         if name:
             return call_method(s, member, name, args, keywords)
     if isinstance(member, Partial):
@@ -187,7 +185,7 @@ def call_layer(s: Scout, member: Layer, args: list[Value], keywords: Keywords) -
 
 def call_method(s: Scout, member: Thing, name: str, args: list[Value], keywords: Keywords) -> Value:
     """Call a method of an instance, where it has it."""
-    method = s.method(member.info, name)
+    method = s.find_method(member.info, name)
     if method is None:
         return outside.unknown(s, args) if args else NOTHING
     return summaries.call_code(s, Code(method.node, method.path, method, frozenset({member})), args, keywords)
@@ -197,7 +195,7 @@ def thing(s: Scout, info: ClassInfo, args: list[Value], keywords: Keywords) -> M
     """Construct one of the project's classes; the same arguments give the same instance."""
     bases = [b for b in s.bases(info) if isinstance(b, str)]
     container = next((b for b in bases if b in CONTAINERS), None)
-    init = s.method(info, "__init__")
+    init = s.find_method(info, "__init__")
     if init is None and container is not None:
         return outside.construct(s, container, args, keywords)
     named = tuple((k, summaries.kind(s, v)) for k, v in sorted(keywords.items()))

@@ -14,15 +14,14 @@ from deinplace.analysis.scout.members import (
     NOTHING,
     WHOLE,
     Box,
-    Known,
     Layer,
     Member,
-    Name,
     Value,
     cells_of,
 )
 from deinplace.analysis.scout.state import Scout
 from deinplace.analysis.shapes import EXPANDS
+from deinplace.analysis.values import Const, Ref
 from deinplace.catalog import FunctionInfo
 
 _WHOLE_MAKERS = ("arange", "randint", "randperm", "tensor", "full", "as_tensor", "from_numpy")
@@ -51,7 +50,7 @@ def operate(s: Scout, op: str, entry: FunctionInfo | None, inputs: Inputs, keywo
         s.likely.add(made)
     if not s.grad or facts.constant(op) or facts.gives_bool(op) or all_cells <= s.constant:
         s.constant.add(made)
-    if keywords.get("requires_grad", NOTHING) - {Known(False), Known(None)}:
+    if keywords.get("requires_grad", NOTHING) - {Const(False), Const(None)}:
         s.leaves.add(made)
         s.constant.discard(made)
     if _whole(op, entry, inputs, keywords):
@@ -81,7 +80,7 @@ def _whole(op: str, entry: FunctionInfo | None, inputs: Inputs, keywords: dict[s
     """True where a result may hold whole numbers."""
     dtype = keywords.get("dtype")
     if dtype:
-        return any(not isinstance(m, Name) or "int" in m.dotted or m.dotted.endswith(("long", "bool")) for m in dtype)
+        return any(not isinstance(m, Ref) or "int" in m.name or m.name.endswith(("long", "bool")) for m in dtype)
     if op in _WHOLE_MAKERS or op.startswith("arg"):
         return True
     tensors = [v for _, v in inputs if any(isinstance(m, int) for m in v)]
@@ -171,11 +170,11 @@ def layer(s: Scout, module: Layer, args: list[Value], keywords: dict[str, Value]
     functional = (entry.functional if entry is not None else None) or module.name
     op = functional.rpartition(".")[2]
     out: Value = NOTHING
-    working = entry is not None and entry.inplace is not None and module.inplace - {Known(False), Known(None)}
+    working = entry is not None and entry.inplace is not None and module.inplace - {Const(False), Const(None)}
     if working and entry is not None and cells_of(first, 0):
         saves = _as_entry(module.name, entry.saves_inplace)
         out |= in_place(s, op, first, [], saves)
-        if module.inplace == {Known(True)}:
+        if module.inplace == {Const(True)}:
             return out
     saves = _as_entry(module.name, entry.saves if entry is not None else frozenset({"input"}))
     named: Inputs = [("input" if n == 0 else f"input{n}", v) for n, v in enumerate(args)]
@@ -200,9 +199,9 @@ def mode(s: Scout, node: ast.expr) -> bool | None:
     called = isinstance(node, ast.Call)
     func = node.func if isinstance(node, ast.Call) else node
     for member in s.named(s.scope.path, func):
-        if isinstance(member, Name) and member.dotted in OFF:
+        if isinstance(member, Ref) and member.name in OFF:
             given = node.args if called and isinstance(node, ast.Call) else []
             return bool(given and isinstance(given[0], ast.Constant) and given[0].value is False)
-        if isinstance(member, Name) and member.dotted in ON:
+        if isinstance(member, Ref) and member.name in ON:
             return True
     return None

@@ -12,17 +12,15 @@ from deinplace.analysis.scout.members import (
     MULTI,
     NOTHING,
     Box,
-    Class,
     Code,
-    Known,
     Layer,
     Member,
-    Name,
     Thing,
     Value,
     contents,
 )
 from deinplace.analysis.scout.state import GiveUpError, Scout
+from deinplace.analysis.values import Cls, Const, Ref
 
 OPERATORS: dict[type[ast.operator], str] = {
     ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.FloorDiv: "floor_divide",
@@ -52,7 +50,7 @@ def evaluate(s: Scout, node: ast.expr) -> Value:
 def _constant(s: Scout, node: ast.Constant) -> Value:
     value = node.value
     if value is None or value is True or value is False or (isinstance(value, str) and len(value) < 40):
-        return frozenset({Known(value)})
+        return frozenset({Const(value)})
     return frozenset({FRACTION}) if isinstance(value, float) else NOTHING
 
 
@@ -134,7 +132,7 @@ def items(s: Scout, value: Value, count: int) -> list[Value]:
         if isinstance(member, Thing):  # a container of modules, as a rule
             out.discard(member)
             out = out.union(*(v for k, v in member.fields.items() if k != "training"))
-    out -= {m for m in out if isinstance(m, Known)}
+    out -= {m for m in out if isinstance(m, Const)}
     return [frozenset(out)] * max(count, 1)
 
 
@@ -162,7 +160,7 @@ def _unary(s: Scout, node: ast.UnaryOp) -> Value:
     value = evaluate(s, node.operand)
     if isinstance(node.op, ast.Not):
         known = truth(value)
-        return NOTHING if known is None else frozenset({Known(not known)})
+        return NOTHING if known is None else frozenset({Const(not known)})
     if any(isinstance(m, int) for m in value):
         return effects.operate(
             s, "neg" if isinstance(node.op, ast.USub) else "bitwise_not", None, [("self", value)], {}
@@ -188,11 +186,11 @@ def _compare(s: Scout, node: ast.Compare) -> Value:
     op = node.ops[0]
     if len(values) == 2 and isinstance(op, ast.Is | ast.IsNot):
         known = _same(values[0], values[1])
-        return NOTHING if known is None else frozenset({Known(known if isinstance(op, ast.Is) else not known)})
+        return NOTHING if known is None else frozenset({Const(known if isinstance(op, ast.Is) else not known)})
     if len(values) == 2 and isinstance(op, ast.Eq | ast.NotEq):
         left, right = (next(iter(v)) if len(v) == 1 else None for v in values)
-        if isinstance(left, Known) and isinstance(right, Known):
-            return frozenset({Known((left == right) is isinstance(op, ast.Eq))})
+        if isinstance(left, Const) and isinstance(right, Const):
+            return frozenset({Const((left == right) is isinstance(op, ast.Eq))})
     if isinstance(op, ast.In | ast.NotIn) or not any(isinstance(m, int) for v in values for m in v):
         return NOTHING
     made = s.cell()
@@ -203,12 +201,12 @@ def _compare(s: Scout, node: ast.Compare) -> Value:
 
 def _same(left: Value, right: Value) -> bool | None:
     """`left is None`, where that is known."""
-    none = {Known(None)}
+    none = {Const(None)}
     if right != none or not left:
         return None
     if left == none:
         return True
-    sure = Known(None) not in left and not any(isinstance(m, int | str) for m in left)
+    sure = Const(None) not in left and not any(isinstance(m, int | str) for m in left)
     return False if sure else None
 
 
@@ -226,11 +224,11 @@ def truth(value: Value) -> bool | None:
 
 
 def _true(member: Member) -> bool | None:
-    if isinstance(member, Known):
+    if isinstance(member, Const):
         return bool(member.value)
-    if isinstance(member, Name):
-        return True if member.dotted.startswith("torch.") else None
-    return True if isinstance(member, Class | Code | Thing | Layer) else None
+    if isinstance(member, Ref):
+        return True if member.name.startswith("torch.") else None
+    return True if isinstance(member, Cls | Code | Thing | Layer) else None
 
 
 def _subscript(s: Scout, node: ast.Subscript) -> Value:
@@ -262,7 +260,7 @@ def _subscript(s: Scout, node: ast.Subscript) -> Value:
 
 def named_by(box: Box, index: Value) -> Value:
     """What a dict holds under a key that is a name, where that is known."""
-    names = [m.value for m in index if isinstance(m, Known)]
+    names = [m.value for m in index if isinstance(m, Const)]
     if len(names) == len(index) and names and all(n in box.named for n in names):
         return frozenset().union(*(box.named[n] for n in names))
     return contents(box)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from deinplace.analysis.index import ClassInfo, FunctionInfo
 from deinplace.analysis.source import Function
+from deinplace.analysis.values import Cls, Const, Mod, Ref
 
 OPTIONS = 6
 """So many of the values that a name may have are told apart."""
@@ -15,34 +16,6 @@ OPTIONS = 6
 
 MULTI, EXPANDED, WHOLE, FRACTION, CUT, OPAQUE = "multi", "expanded", "whole", "fraction", "cut", "opaque"
 """Marks in a value: one of several views, an expansion, whole numbers, a fraction, out of the graph, anything."""
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """A literal that decides something: True, False, None or a name."""
-
-    value: object
-
-
-@dataclass(frozen=True, slots=True)
-class Name:
-    """Something outside the project, by its dotted name."""
-
-    dotted: str
-
-
-@dataclass(frozen=True, slots=True)
-class File:
-    """A module of the project."""
-
-    path: str
-
-
-@dataclass(frozen=True, slots=True)
-class Class:
-    """A class of the project."""
-
-    info: ClassInfo
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,7 +74,7 @@ class Parent:
     me: Value
 
 
-Member = int | str | Known | Name | File | Class | Code | Thing | Box | Layer | Partial | Parent
+Member = int | str | Const | Ref | Mod | Cls | Code | Thing | Box | Layer | Partial | Parent
 
 
 Value = frozenset[Member]

@@ -13,10 +13,8 @@ from deinplace.analysis.scout.members import (
     OPAQUE,
     WHOLE,
     Box,
-    Known,
     Layer,
     Member,
-    Name,
     Partial,
     Thing,
     Value,
@@ -25,6 +23,7 @@ from deinplace.analysis.scout.members import (
 )
 from deinplace.analysis.scout.state import Scout
 from deinplace.analysis.tensors import PYTHON_METHODS
+from deinplace.analysis.values import Const, Ref
 from deinplace.catalog import FunctionInfo
 
 _PLAIN = ("item", "tolist", "size", "numel", "dim", "stride")
@@ -74,13 +73,13 @@ def tensor_method(s: Scout, base: Value, name: str, args: list[Value], keywords:
 def _whole(value: Value) -> bool:
     """True for a dtype of whole numbers, or what may be one."""
     return any(
-        isinstance(m, int) or m is OPAQUE or (isinstance(m, Name) and _WHOLE.match(m.dotted) is not None) for m in value
+        isinstance(m, int) or m is OPAQUE or (isinstance(m, Ref) and _WHOLE.match(m.name) is not None) for m in value
     )
 
 
 def _in_place(s: Scout, base: Value, entry: FunctionInfo, name: str, args: list[Value], keywords: Keywords) -> Value:
     if entry.effect == "autograd":
-        if name == "requires_grad_" and not (args and args[0] == {Known(False)}):
+        if name == "requires_grad_" and not (args and args[0] == {Const(False)}):
             s.leaves |= cells_of(base, 0)
             s.constant -= cells_of(base, 0)
         return base
@@ -143,7 +142,7 @@ def module_method(s: Scout, me: Value, fields: dict[str, Value], attr: str, args
         return frozenset({Box([], pair)})
     if attr in ("register_buffer", "register_parameter", "add_module", "register_module") and len(args) > 1:
         (named,) = args[0] if len(args[0]) == 1 else (None,)
-        if isinstance(named, Known) and isinstance(named.value, str):
+        if isinstance(named, Const) and isinstance(named.value, str):
             fields[named.value] = fields.get(named.value, NOTHING) | args[1]
         return NOTHING
     if attr == "apply":
@@ -219,7 +218,7 @@ def _sequence(s: Scout, name: str, args: list[Value], keywords: Keywords) -> Val
 
 
 def _by_name(s: Scout, name: str, args: list[Value]) -> Value:
-    names = [m.value for m in args[1] if isinstance(m, Known)] if len(args) > 1 else []
+    names = [m.value for m in args[1] if isinstance(m, Const)] if len(args) > 1 else []
     if name == "setattr":
         for named in names:
             if len(args) > 2:
@@ -271,7 +270,7 @@ def _function(s: Scout, last: str, entry: FunctionInfo, args: list[Value], keywo
         return effects.in_place(s, op, args[0], [*named[1:], *keywords.items()], entry)
     result: Value = NOTHING
     first = args[0] if args else keywords.get(entry.parameters[0] if entry.parameters else "input", NOTHING)
-    if where is not None and flag is not None and flag - {Known(False), Known(None)}:
+    if where is not None and flag is not None and flag - {Const(False), Const(None)}:
         inplace = FunctionInfo(entry.name, saves=entry.saves_inplace, saves_alone=entry.saves_inplace)
         result |= effects.in_place(s, last, first, named[1:], inplace)
     result |= effects.operate(s, last, entry, named, keywords)
@@ -294,13 +293,13 @@ def construct(s: Scout, name: str, args: list[Value], keywords: Keywords) -> Mem
             return Layer(name, NOTHING, box)
         return Layer(name, NOTHING, Box([*args, *keywords.values()]))
     entry = facts.module(name)
-    flag: Value = frozenset({Known(False)})
+    flag: Value = frozenset({Const(False)})
     if entry is not None and entry.inplace is not None:
         where = entry.inplace
         flag = keywords.get(
-            where.name, args[where.position] if where.position < len(args) else frozenset({Known(where.default)})
+            where.name, args[where.position] if where.position < len(args) else frozenset({Const(where.default)})
         )
-        flag = flag or frozenset({Known(False)})
+        flag = flag or frozenset({Const(False)})
     return Layer(name, flag)
 
 

@@ -6,19 +6,17 @@ import ast
 import builtins
 from collections.abc import Iterator
 
-from deinplace.analysis.index import ClassInfo, FunctionInfo, Index
+from deinplace.analysis.index import ClassInfo, Index, Lineage
 from deinplace.analysis.scout.members import (
     NOTHING,
-    Class,
     Code,
-    File,
     Member,
-    Name,
     Scope,
     Summary,
     Thing,
     Value,
 )
+from deinplace.analysis.values import Cls, Mod, Ref
 
 STEPS = 30_000
 """So many nodes are looked at for one function, at most."""
@@ -35,7 +33,7 @@ class GiveUpError(Exception):
     """Too much to look at."""
 
 
-class Scout:
+class Scout(Lineage):
     """The project, and what is known of its functions so far."""
 
     def __init__(self, index: Index) -> None:
@@ -121,7 +119,7 @@ class Scout:
         out: set[Member] = set()
         for node in self.top(path).get(name, ()):
             if isinstance(node, ast.ClassDef):
-                out.add(Class(module.classes[node]))
+                out.add(Cls(module.classes[node]))
             elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 out.add(Code(node, path, module.functions[node]))
             else:
@@ -136,14 +134,14 @@ class Scout:
                 if starred is not None:
                     return starred
         if name in _BUILTINS:
-            return frozenset({Name(name)})
+            return frozenset({Ref(name)})
         return frozenset({self.derived(path, name)})
 
     def _starred(self, dotted: str, near: str, name: str) -> Value | None:
         holder = self.index.module(dotted, near)
         if holder is None:
             torch = dotted.startswith("torch") and name not in _BUILTINS
-            return frozenset({Name(f"{dotted}.{name}")}) if torch else None
+            return frozenset({Ref(f"{dotted}.{name}")}) if torch else None
         if holder.path == near:
             return None
         stars = any(k.startswith("*") for k in holder.imports)
@@ -160,12 +158,12 @@ class Scout:
         """A dotted name: a module of the project, something in one, or something outside."""
         found = self.index.module(dotted, near)
         if found is not None:
-            return frozenset({File(found.path)})
+            return frozenset({Mod(found.path)})
         base, _, last = dotted.rpartition(".")
         holder = self.index.module(base, near) if base else None
         if holder is not None:
             return self.of_file(holder.path, last)
-        return frozenset({Name(dotted)})
+        return frozenset({Ref(dotted)})
 
     def of_file(self, path: str, name: str) -> Value:
         """What a module of the project holds under a name."""
@@ -173,7 +171,7 @@ class Scout:
         if name not in self.top(path) and name not in module.imports:
             inner = self.index.module(f"{module.name}.{name}", path)
             if inner is not None and inner is not module:
-                return frozenset({File(inner.path)})
+                return frozenset({Mod(inner.path)})
         return self.resolve(path, name)
 
     # classes
@@ -187,10 +185,10 @@ class Scout:
         self._orders[info] = order
         for base in info.node.bases:
             for member in self.named(info.path, base):
-                if isinstance(member, Class):
+                if isinstance(member, Cls):
                     order += [b for b in self.bases(member.info) if b not in order]
-                elif isinstance(member, Name):
-                    order.append(member.dotted)
+                elif isinstance(member, Ref):
+                    order.append(member.name)
         return order
 
     def named(self, path: str, node: ast.expr) -> Value:
@@ -201,24 +199,11 @@ class Scout:
             return NOTHING
         out: set[Member] = set()
         for member in self.named(path, node.value):
-            if isinstance(member, Name):
-                out.add(Name(f"{member.dotted}.{node.attr}"))
-            elif isinstance(member, File):
+            if isinstance(member, Ref):
+                out.add(Ref(f"{member.name}.{node.attr}"))
+            elif isinstance(member, Mod):
                 out |= self.of_file(member.path, node.attr)
         return frozenset(out)
-
-    def is_module(self, info: ClassInfo) -> bool:
-        """True for subclasses of nn.Module."""
-        return any(isinstance(b, str) and b.startswith("torch.nn.") for b in self.bases(info))
-
-    def method(self, info: ClassInfo, name: str, after: ClassInfo | None = None) -> FunctionInfo | None:
-        """A method by the order of resolution; those behind `after` only, for super()."""
-        order = self.bases(info)
-        start = order.index(after) + 1 if after in order else 0
-        for base in order[start:]:
-            if isinstance(base, ClassInfo) and name in base.methods:
-                return base.methods[name]
-        return None
 
 
 def _collect(body: list[ast.stmt], found: dict[str, list[ast.stmt]]) -> None:

@@ -13,15 +13,14 @@ from deinplace.analysis.scout.members import (
     NOTHING,
     OPAQUE,
     Box,
-    Class,
     Code,
-    Known,
     Scope,
     Thing,
     Value,
     cells_of,
 )
 from deinplace.analysis.scout.state import DEPTH, STEPS, GiveUpError, Scout
+from deinplace.analysis.values import Cls, Const
 
 
 class Looker(Scout):
@@ -143,7 +142,7 @@ def _expression(s: Scout, node: ast.Expr) -> bool:
 
 
 def _return(s: Scout, node: ast.Return) -> bool:
-    s.scope.results.append(expressions.evaluate(s, node.value) if node.value is not None else frozenset({Known(None)}))
+    s.scope.results.append(expressions.evaluate(s, node.value) if node.value is not None else frozenset({Const(None)}))
     return True
 
 
@@ -240,7 +239,7 @@ def _function(s: Scout, node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
 
 def _class(s: Scout, node: ast.ClassDef) -> bool:
     info = s.index.modules[s.scope.path].classes.get(node)
-    s.scope.names[node.name] = frozenset({Class(info)}) if info is not None else frozenset({OPAQUE})
+    s.scope.names[node.name] = frozenset({Cls(info)}) if info is not None else frozenset({OPAQUE})
     return False
 
 
