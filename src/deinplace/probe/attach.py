@@ -15,30 +15,23 @@ from typing import Any, NoReturn
 
 from . import frames, redirect
 from .overlay import Overlay
+from .state import Counts
 
 _SPEC = importlib.machinery.ModuleSpec
 
 
-class State:
+class State(Counts):
     """Everything this process has to hand over when it ends."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
-        self.settings = settings
+        super().__init__(settings)
         self.out: str = settings["out"]
-        self.session: Any = None
-        self.recorder: Any = None
         self.emulator: Any = None
         self.watcher: Any = None
         self.auditor: Any = None
-        self.attest: Any = None
         self.ballast = _ballast() if settings.get("stir") else []
-        self.in_backward: Callable[[], bool] = bool
-        self.raised: list[dict[str, Any]] = []
         self.failure: dict[str, Any] | None = None
-        self.compiled = False
         self.mode_calls = 0
-        self.backwards = 0
-        self.steps = 0
         self.pid = os.getpid()
         self.started = time.time()
         self.finished = False

@@ -16,24 +16,16 @@ from typing import Any
 
 from . import control, detail, frames, modules
 from .events import Write
+from .state import Counts
 from .watch import Handle, Session, storage_key
 
 
-class State:
+class State(Counts):
     """What `control` keeps its counts in; nothing is written anywhere."""
 
     def __init__(self, torch: Any) -> None:
-        self.settings: dict[str, Any] = {}
-        self.recorder: Any = None
-        self.attest: Any = None
-        self.raised: list[dict[str, Any]] = []
-        self.in_backward: Any = bool
-        self.compiled = False
-        self.backwards = self.steps = 0
+        super().__init__({})
         self.session = Faithful(torch, detail.Look(set(), set()))
-
-    def write(self) -> None:
-        """Nobody reads along."""
 
     def forget(self) -> None:
         """Start a new account."""

@@ -14,6 +14,7 @@ from deinplace.analysis.source import Source
 from deinplace.model import Raised, Rewrite
 from deinplace.verify.broad import lines_that_wrote
 from deinplace.verify.drivers import Driver, Laboratory, Run, Settings
+from deinplace.verify.incidents import by_path
 from deinplace.verify.recording import Comparison, compare, compare_forward
 
 FORWARD = "forward under no_grad"
@@ -98,22 +99,14 @@ class Witnesses:
 
 
 def _functions_of(refused: Iterable[Raised]) -> dict[str, tuple[str, ...]]:
-    out: dict[str, dict[str, None]] = {}
-    for entry in refused:
-        for place in entry.stack[:1]:
-            if place.function != "<module>" and "<" not in place.function:
-                out.setdefault(place.path, {})[place.function] = None
-    return {path: tuple(names) for path, names in out.items()}
+    places = (place for entry in refused for place in entry.stack[:1])
+    return by_path((p.path, p.function) for p in places if "<" not in p.function)
 
 
 def functions_changed(rewrites: Iterable[Rewrite], sources: Mapping[str, Source]) -> dict[str, tuple[str, ...]]:
     """Functions that rewrites touch, by path."""
-    out: dict[str, dict[str, None]] = {}
-    for rewrite in rewrites:
-        for path, name in rewrite.touches:
-            if path in sources and name and "<" not in name:
-                out.setdefault(path, {})[name] = None
-    return {path: tuple(names) for path, names in out.items()}
+    touched = (pair for rewrite in rewrites for pair in rewrite.touches)
+    return by_path((path, name) for path, name in touched if path in sources and "<" not in name)
 
 
 def named(known: str, others: Sequence[str]) -> str:

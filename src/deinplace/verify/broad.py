@@ -12,6 +12,7 @@ from deinplace.verify import account
 from deinplace.verify.cost import memory
 from deinplace.verify.drivers import Run
 from deinplace.verify.groups import Group
+from deinplace.verify.incidents import by_path
 from deinplace.verify.search import Choice
 from deinplace.verify.static import plan
 from deinplace.verify.trial import Bench, Result
@@ -89,12 +90,10 @@ def with_functions_at(
     functions: Mapping[str, tuple[str, ...]], lines: frozenset[tuple[str, int]], sources: Mapping[str, Source]
 ) -> dict[str, tuple[str, ...]]:
     """Add the functions that hold one of `lines`."""
-    out = {path: dict.fromkeys(names) for path, names in functions.items()}
+    found = [(path, name) for path, names in functions.items() for name in names]
     for path, source in sources.items():
         wanted = {line for where, line in lines if where == path}
         for node in ast.walk(source.tree) if wanted else ():
             if isinstance(node, ast.stmt) and node.lineno in wanted:
-                name = source.qualname(node)
-                if name != "<module>" and "<lambda>" not in name:
-                    out.setdefault(path, {})[name] = None
-    return {path: tuple(names) for path, names in out.items()}
+                found.append((path, source.qualname(node)))
+    return by_path(found)

@@ -103,12 +103,22 @@ def lines_of(found: Iterable[Incident]) -> dict[str, tuple[tuple[str, int], ...]
 def functions_of(found: Iterable[Incident], editable: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """Functions that hold a line of an incident, by editable file: those whose results a rewrite may change."""
     mine = set(editable)
+    places = (place for incident in found for place in places_of(incident) if place.path in mine)
+    return by_path((p.path, _named(p.function)) for p in places if is_function(p.function))
+
+
+def by_path(found: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
+    """Functions by file, each once, from pairs of a path and a qualified name; the top level and lambdas left out."""
     names: dict[str, dict[str, None]] = {}
-    for incident in found:
-        for place in places_of(incident):
-            if place.path in mine and place.function != "<module>" and "<lambda>" not in place.function:
-                names.setdefault(place.path, {})[_named(place.function)] = None
+    for path, name in found:
+        if is_function(name):
+            names.setdefault(path, {})[name] = None
     return {path: tuple(functions) for path, functions in names.items()}
+
+
+def is_function(name: str) -> bool:
+    """True where a qualified name is that of a function whose calls can be recorded."""
+    return bool(name) and name != "<module>" and "<lambda>" not in name
 
 
 def places_of(incident: Incident) -> tuple[Place, ...]:

@@ -15,7 +15,7 @@ from deinplace.verify.drivers import Driver, DriverError, Run
 from deinplace.verify.harness.contain import Chamber
 from deinplace.verify.harness.model import Harness
 from deinplace.verify.harness.rest import Offer
-from deinplace.verify.incidents import written_at
+from deinplace.verify.incidents import by_path, written_at
 from deinplace.verify.lines import back
 from deinplace.verify.mend import Mender, Options, Progress
 from deinplace.verify.search import Choice
@@ -120,9 +120,4 @@ class Witness(Mender):
 
 def _functions(offers: Iterable[Offer]) -> dict[str, tuple[str, ...]]:
     """Functions that rewrites touch, by path: those whose results and arguments are to be recorded."""
-    out: dict[str, dict[str, None]] = {}
-    for offer in offers:
-        for path, name in offer.rewrite.touches:
-            if name and name != "<module>" and "<lambda>" not in name:
-                out.setdefault(path, {})[name] = None
-    return {path: tuple(names) for path, names in out.items()}
+    return by_path(touched for offer in offers for touched in offer.rewrite.touches)
