@@ -227,7 +227,7 @@ class Runner:
     """Runs models in children of one interpreter."""
 
     python: str
-    library: str
+    package: str
     largest: int
 
     def answers(self, folder: Path, requests: Sequence[Answer]) -> Iterator[Answer]:
@@ -235,7 +235,7 @@ class Runner:
         left = list(requests)
         while left:
             text = "".join(json.dumps(r) + "\n" for r in left)
-            command = [self.python, str(CHILD), str(folder), self.library, str(self.largest)]
+            command = [self.python, str(CHILD), str(folder), self.package, str(self.largest)]
             result = subprocess.run(
                 command, input=text, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment()
             )

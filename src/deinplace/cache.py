@@ -14,14 +14,14 @@ import re
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path, PurePath
 from typing import Any, TypeVar
 
 from deinplace import __version__
 from deinplace.model import Finding, Problem
-from deinplace.plain import plain, restored
+from deinplace.plain import restored
 
 FOLDER = "DEINPLACE_CACHE_DIR"
 """The environment variable that names the folder."""
@@ -57,9 +57,9 @@ class Cache:
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
 
-    def put(self, key: str, record: object) -> None:
+    def put(self, key: str, record: Any) -> None:
         """Keep a record; where the folder cannot be written, nothing is kept."""
-        data: dict[str, Any] = {"key": key, "record": plain(record)}
+        data: dict[str, Any] = {"key": key, "record": asdict(record)}
         target = self._path(key)
         with contextlib.suppress(OSError):
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,23 +1,18 @@
-"""Records as JSON holds them, and back: every field is checked against the type that it is declared with."""
+"""Records back from what JSON holds: every field is checked against the type that it is declared with."""
 
 from __future__ import annotations
 
 import types
 from collections.abc import Mapping
-from dataclasses import asdict, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 Record = TypeVar("Record")
 
 
-def plain(record: Any) -> dict[str, Any]:
-    """A dataclass, and those it holds, as dictionaries."""
-    return asdict(record)
-
-
 def restored(kind: type[Record], data: object) -> Record:
-    """The dataclass `kind` that `plain` made `data` of.
+    """The dataclass `kind` that `dataclasses.asdict` made `data` of.
 
     Raises:
         TypeError: a value is not of the type that its field is declared with, or a field is missing.

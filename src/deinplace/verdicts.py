@@ -69,7 +69,7 @@ def question(
     """What is asked of the project in `folder`: sources by path, settings, and further folders to import from."""
     files = dict(sources)
     for top in (folder, *more):
-        found = _files(top)
+        found = _files(top, files)
         if found is None:
             return Verdicts(store, "")
         files |= found
@@ -77,8 +77,11 @@ def question(
     return Verdicts(store, cache.key(files, [*settings, str(folder), surroundings]))
 
 
-def _files(top: Path) -> dict[str, bytes] | None:
-    """Contents by path of the sources and settings below a folder; None where there are too many, or one is unread."""
+def _files(top: Path, known: Mapping[str, bytes]) -> dict[str, bytes] | None:
+    """Contents by path of the sources and settings below a folder, less those that are known.
+
+    None where there are too many files, or one cannot be read.
+    """
     selection = Selection(str(top))
     found: dict[str, bytes] = {}
     seen = 0
@@ -89,7 +92,7 @@ def _files(top: Path) -> dict[str, bytes] | None:
             return None
         for name in names:
             path = Path(base, name)
-            if path.suffix.lower() in _READ:
+            if path.suffix.lower() in _READ and str(path) not in known:
                 try:
                     state = path.stat()
                     size = state.st_size
