@@ -27,9 +27,10 @@ from deinplace.analysis.source import Source, SourceError
 from deinplace.model import Outcome
 from deinplace.rules import sites
 from deinplace.verify import Asked, Options
+from deinplace.verify.harness.attempts import Attempt, Item
 from deinplace.verify.harness.ladder import Ladder
 from deinplace.verify.harness.rest import Offer
-from deinplace.verify.harness.synthesise import Attempt, Item, items, search
+from deinplace.verify.harness.synthesise import items, search
 
 FILES = 10
 """Files of one search."""

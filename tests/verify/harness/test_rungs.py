@@ -12,6 +12,7 @@ from deinplace.verify.harness.examples import examples
 from deinplace.verify.harness.imports import module_of
 from deinplace.verify.harness.model import Harness
 from deinplace.verify.harness.programs import programs
+from deinplace.verify.harness.rungs import attempts
 from deinplace.verify.harness.tests import passing
 
 TRAIN = "import torch\nx = torch.ones(1, requires_grad=True)\nx.sum().backward()\n"
@@ -62,6 +63,16 @@ def test_a_program_with_relative_imports_runs_as_a_module(tmp_path: Path) -> Non
     (found,) = programs(sources, str(tmp_path))
     assert found.command == ("python", "-m", "pkg.train")
     assert found.root == str(tmp_path)
+
+
+def test_a_program_of_a_package_is_tried_as_a_file_first(tmp_path: Path) -> None:
+    sources = project(tmp_path, {"pkg/__init__": "", "pkg/train": "from pkg import x\n" + TRAIN})
+    tried = [(h.root, h.command) for h in attempts(programs(sources, str(tmp_path))[0])]
+    assert tried == [
+        (str(tmp_path), ("python", "pkg/train.py")),
+        (str(tmp_path / "pkg"), ("python", "train.py")),
+        (str(tmp_path), ("python", "-m", "pkg.train")),
+    ]
 
 
 def test_tests_are_no_programs_but_a_rung_of_their_own(tmp_path: Path) -> None:

@@ -15,8 +15,9 @@ from deinplace.analysis.source import Source
 from deinplace.rules import sites
 from deinplace.verify.broad import lines_that_wrote
 from deinplace.verify.drivers import Driver, Laboratory, Settings
+from deinplace.verify.harness.attempts import Attempt, grouped, harness, written
 from deinplace.verify.harness.model import Harness
-from deinplace.verify.harness.synthesise import Attempt, constructions, grouped, harness, harnesses, items, search, ways
+from deinplace.verify.harness.synthesise import constructions, harnesses, items, search, ways
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "synthesis"
 Found = dict[str, Attempt]
@@ -97,6 +98,12 @@ def test_an_optimizer_takes_steps_and_reaches_what_it_calls(found: Found) -> Non
 def test_what_is_written_while_an_object_is_built_needs_no_call(found: Found) -> None:
     assert found["Started"].complete and set(found["Started"].faults) == {"leaf"}
     assert "uniform=True" in text_of(found["Started"])
+
+
+def test_scenes_that_run_none_of_the_lines_make_no_harness(found: Found) -> None:
+    started = found["Started"]
+    assert len(started.scenes) > len(started.faulty) > 0, "its call without options reaches no write"
+    assert all("uniform=True" in h.text for h in written([started]))
 
 
 def test_a_module_that_is_passed_has_what_is_read_of_it(found: Found) -> None:

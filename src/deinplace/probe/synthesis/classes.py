@@ -89,7 +89,6 @@ class Builder:
         )
         for found in search.found():
             if found.trial.error is not None:  # an in-place error while it is built
-                stage.faults.append(found.trial.fault or "")
                 yield Built(None, *self.described(found.state), found.state)
                 continue
             yield Built(found.trial.result, *self.described(found.state), found.state)

@@ -176,7 +176,6 @@ def _account(stage: Stage) -> Request:
         "name": stage.name,
         "scenes": [scene.plain() for scene in stage.scenes],
         "reached": {path: sorted(lines) for path, lines in stage.reached.items()},
-        "faults": stage.faults,
         "built": stage.built,
         "forward": stage.forward,
         "backward": stage.backward,

@@ -36,7 +36,6 @@ class Stage:
     sliced: tuple[tuple[str, str], ...] = ()
     scenes: list[Scene] = field(default_factory=list)
     reached: Lines = field(default_factory=dict)
-    faults: list[str] = field(default_factory=list)
     calls: int = 0
     built: bool = False
     forward: bool = False
@@ -103,11 +102,10 @@ class Stage:
         return True
 
     def _note(self, scene: Scene, trial: Trial) -> None:
-        self.scenes.append(scene)
+        asked = tuple(sorted(trial.lines.get(self.path, set()) & self.wanted))
+        self.scenes.append(replace(scene, fault=trial.fault or "", lines=asked))
         self.forward = True
         self.backward = self.backward or any(".backward()" in line for line in scene.body)
-        if trial.fault is not None:
-            self.faults.append(trial.fault)
         for path, lines in trial.lines.items():
             self.reached.setdefault(path, set()).update(lines)
         self.report()

@@ -32,7 +32,7 @@ class Scene:
     """One function of a harness: the imports it needs as (module, name) pairs, and its statements.
 
     `sliced` are (module, path) pairs of files that are loaded without what they do beside defining; `seconds` is what
-    a run takes.
+    a run takes, `fault` the in-place error that ends it, `lines` are those it reaches of the ones that were asked for.
     """
 
     name: str
@@ -40,6 +40,8 @@ class Scene:
     body: tuple[str, ...]
     sliced: tuple[tuple[str, str], ...] = ()
     seconds: float = 0.0
+    fault: str = ""
+    lines: tuple[int, ...] = ()
 
     def plain(self) -> dict[str, object]:
         """As data for JSON."""
@@ -49,7 +51,9 @@ class Scene:
 def scene(data: Mapping[str, Any]) -> Scene:
     """A scene from `plain`'s data."""
     imports, sliced = (tuple((a, b) for a, b in data[key]) for key in ("imports", "sliced"))
-    return Scene(data["name"], imports, tuple(data["body"]), sliced, data["seconds"])
+    return Scene(
+        data["name"], imports, tuple(data["body"]), sliced, data["seconds"], data["fault"], tuple(data["lines"])
+    )
 
 
 def compose(scenes: Sequence[Scene], title: str = "") -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -24,6 +25,7 @@ TOTAL = 15
 """The runs of all harnesses together may take so many times what one run may."""
 SHARES = {"program": 0.5, "tests": 0.75, "example": 0.85}
 """Parts of that time after which a rung leaves the rest to those that follow."""
+_IMPORT = re.compile(r"ModuleNotFoundError|ImportError")
 FEW_STEPS = 3
 """A program that does not end in time is stopped after so many optimizer steps."""
 
@@ -115,7 +117,8 @@ class Ladder:
                 break
             reasons.append(reason)
         else:
-            self.misses.append(Miss(harness, reasons[0]))
+            told = (r for r in reasons if not _IMPORT.search(r))  # what stops it once it can be imported says more
+            self.misses.append(Miss(harness, next(told, reasons[0])))
         self.spent += time.monotonic() - start
 
     def _run(self, harness: Harness, max_steps: int | None = None) -> str:

@@ -35,14 +35,19 @@ def program(source: Source, cwd: str) -> Harness:
     root = root_of(path, here)
     folder = here if Path(path).is_relative_to(here) and Path(here).is_relative_to(root) else root
     if _relative_imports(source.tree):
-        top = Path(path).parent
-        while (top / "__init__.py").exists() and top.parent != top:
-            top = top.parent
-        parts = Path(path).relative_to(top).with_suffix("").parts
-        name = ".".join(parts[:-1] if parts[-1] == "__main__" else parts)
-        return Harness("program", f"python -m {name}", str(top), ((path, ""),), command=("python", "-m", name))
+        top, name = as_module(path)
+        return Harness("program", f"python -m {name}", top, ((path, ""),), command=("python", "-m", name))
     name = os.path.relpath(path, folder)
     return Harness("program", f"python {name}", folder, ((path, ""),), command=("python", name))
+
+
+def as_module(path: str) -> tuple[str, str]:
+    """Folder that holds a file's outermost package, and the file's name as a module from there."""
+    top = Path(path).parent
+    while (top / "__init__.py").exists() and top.parent != top:
+        top = top.parent
+    parts = Path(path).relative_to(top).with_suffix("").parts
+    return str(top), ".".join(parts[:-1] if parts[-1] == "__main__" else parts)
 
 
 def _mentions(source: Source) -> bool:

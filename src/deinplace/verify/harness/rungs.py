@@ -16,7 +16,7 @@ from deinplace.verify.drivers import Driver
 from deinplace.verify.harness.contain import Chamber
 from deinplace.verify.harness.examples import examples
 from deinplace.verify.harness.model import Harness, Miss, Target
-from deinplace.verify.harness.programs import programs
+from deinplace.verify.harness.programs import as_module, programs
 from deinplace.verify.harness.synthesise import harnesses
 from deinplace.verify.harness.tests import tests
 
@@ -73,13 +73,16 @@ def has(python: str, *modules: str) -> bool:
 
 
 def attempts(harness: Harness) -> Iterator[Harness]:
-    """A program from the folder that a user would start it in, then from its own."""
+    """A program from the folder that a user would start it in, then from its own, then as a module of its package."""
     yield harness
     if harness.rung == "program" and "-m" not in harness.command:
         path = harness.exercises[0][0]
         own = str(Path(path).parent)
         if own != harness.root:
             yield replace(harness, root=own, command=("python", os.path.basename(path)))  # noqa: PTH119
+        if Path(own, "__init__.py").exists():
+            top, name = as_module(path)
+            yield replace(harness, root=top, command=("python", "-m", name))
 
 
 def driver(harness: Harness, lab: Chamber, asked: Asked, max_steps: int | None) -> Driver:

@@ -10,14 +10,14 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from deinplace.analysis.source import Source
 from deinplace.probe.synthesis import slicing
-from deinplace.probe.synthesis.text import Scene, compose, scene
+from deinplace.probe.synthesis.text import scene
 from deinplace.rules import sites
+from deinplace.verify.harness.attempts import Attempt, Item, targets, written
 from deinplace.verify.harness.model import Harness, Miss, Target
 
 SEARCH = Path(slicing.__file__).parent
@@ -26,115 +26,20 @@ MEMORY = 8 * 2**30
 """Bytes that a search may take."""
 LONGEST = 45.0
 """A search takes at most so many times what one target may: what it did not come to is told."""
-SCENES = 4
-"""Calls that show faults are run one by one: so many of one class or function at most."""
-DOUBTED = ("cast", "expanded", "out-grad")
-"""Faults that an unlucky guess at arguments can cause: they come last."""
-SHARED = 4.0
-"""CPU seconds that the calls of one text may take together."""
-Lines = dict[str, frozenset[int]]
-
-
-@dataclass(frozen=True)
-class Item:
-    """A class or function to exercise: lines that should run, and the methods that hold them."""
-
-    path: str
-    name: str
-    lines: frozenset[int] = frozenset()
-    methods: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Attempt:
-    """What a search made of one item: how far it came, its scenes, and the lines of the project that they ran."""
-
-    item: Item
-    root: str = ""
-    built: bool = False
-    forward: bool = False
-    backward: bool = False
-    module: bool = False
-    seen: bool = False
-    """True where an object was built as the project builds one somewhere."""
-    faults: tuple[str, ...] = ()
-    scenes: tuple[Scene, ...] = ()
-    reached: Lines = field(default_factory=dict)
-    reason: str = ""
-
-    @property
-    def complete(self) -> bool:
-        """True where every line that was asked for ran."""
-        return bool(self.scenes) and self.item.lines <= self.reached.get(self.item.path, frozenset())
 
 
 def harnesses(
     sources: Mapping[str, Source], wanted: Sequence[Target], cwd: str, python: str, seconds: float = 20.0
 ) -> tuple[list[Harness], list[Miss]]:
-    """Harnesses for as many functions as can be called, and what was in vain.
-
-    A call that shows an in-place fault gets a harness of its own, since nothing runs after it; others share one, and
-    come first: they judge many rewrites at once.
-    """
+    """Harnesses for as many functions as can be called, and what was in vain."""
     attempts = search(sources, items(sources, wanted), cwd, python, seconds)
-    useful = [a for a in attempts if _useful(a)]
-    found = [harness(group) for group in grouped([a for a in useful if not a.faults])]
-    faulty = sorted((a for a in useful if a.faults), key=lambda a: set(a.faults) <= set(DOUBTED))
-    found += [harness([replace(a, scenes=(s,))]) for a in faulty for s in a.scenes[:SCENES]]
     misses = []
     for attempt in attempts:
-        if attempt not in useful:
+        if not attempt.telling:
             title = f"{os.path.relpath(attempt.item.path, cwd)}: {attempt.item.name}"
             reason = attempt.reason or "the lines in question never ran"
-            misses.append(Miss(Harness("synthesis", title, attempt.root or cwd, _targets([attempt])), reason))
-    return found, misses
-
-
-def _useful(attempt: Attempt) -> bool:
-    """Whether it ran at least one of the lines that were asked for."""
-    lines = attempt.reached.get(attempt.item.path, frozenset())
-    return bool(attempt.scenes) and (not attempt.item.lines or bool(attempt.item.lines & lines))
-
-
-def grouped(attempts: Iterable[Attempt]) -> list[list[Attempt]]:
-    """Attempts that one text can hold: of one root, quick together, no name imported from two modules."""
-    groups: list[list[Attempt]] = []
-    for attempt in attempts:
-        for group in groups:
-            if group[0].root == attempt.root and group[0].seen == attempt.seen and _joins(group, attempt):
-                group.append(attempt)
-                break
-        else:
-            groups.append([attempt])
-    return groups
-
-
-def _joins(group: Sequence[Attempt], attempt: Attempt) -> bool:
-    scenes = [s for a in (*group, attempt) for s in a.scenes]
-    if sum(s.seconds for s in scenes) > SHARED or bool(group[0].scenes[0].sliced) != bool(attempt.scenes[0].sliced):
-        return False
-    names: dict[str, str] = {}
-    return all(names.setdefault(name, module) == module for s in scenes for module, name in s.imports)
-
-
-def harness(attempts: Sequence[Attempt]) -> Harness:
-    """One text for some attempts."""
-    first = attempts[0]
-    files = list(dict.fromkeys(os.path.relpath(a.item.path, a.root) for a in attempts))
-    names = ", ".join(a.item.name for a in attempts) if len(attempts) < 4 else f"{len(attempts)} classes and functions"
-    title = f"{files[0]}: {names}" if len(files) == 1 else f"{files[0]} and {len(files) - 1} more: {names}"
-    text = compose(
-        [s for a in attempts for s in a.scenes], f"Forward and backward of {names} ({', '.join(files[:2])})."
-    )
-    return Harness("construction" if first.seen else "synthesis", title, first.root, _targets(attempts), text)
-
-
-def _targets(attempts: Iterable[Attempt]) -> tuple[Target, ...]:
-    out: list[Target] = []
-    for attempt in attempts:
-        item = attempt.item
-        out += [(item.path, f"{item.name}.{m}") for m in item.methods] or [(item.path, item.name)]
-    return tuple(out)
+            misses.append(Miss(Harness("synthesis", title, attempt.root or cwd, targets([attempt])), reason))
+    return written(attempts), misses
 
 
 def items(sources: Mapping[str, Source], wanted: Iterable[Target]) -> list[Item]:
@@ -311,11 +216,7 @@ def _attempt(item: Item, entry: Mapping[str, Any]) -> Attempt:
         entry.get("backward", False),
         entry.get("module", False),
         entry.get("seen", False),
-        tuple(entry.get("faults", ())),
         tuple(scene(data) for data in entry.get("scenes", ())),
         {path: frozenset(lines) for path, lines in entry.get("reached", {}).items()},
         "" if entry.get("scenes") else entry.get("reason") or entry.get("ended", ""),
     )
-
-
-__all__ = ["Attempt", "Item", "constructions", "harness", "harnesses", "items", "search"]
