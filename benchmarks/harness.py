@@ -2,7 +2,7 @@
 
 The library is a folder of Python source, installed or unpacked, which `--python` can import with what it needs:
 
-    python benchmarks/harness.py SITE_PACKAGES/timm/layers --python VENV/bin/python [--seconds 10] [--failed]
+    python benchmarks/harness.py SITE_PACKAGES/timm/layers --python VENV/bin/python [--sites] [--failed]
     python benchmarks/harness.py COPY/timm --fix --python VENV/bin/python [--failed]
 
 Prints, for module classes and for functions with sites, how many were built, ran forward, ran backward, and the lines
@@ -150,7 +150,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("paths", nargs="+")
     parser.add_argument("--python", default=sys.executable)
-    parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--seconds", type=float, help="for one class, or one run: 10, with --fix what `fix` takes: 60")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--sites", action="store_true", help="only classes and functions that hold sites")
     parser.add_argument("--failed", action="store_true", help="list what failed, and why")
@@ -158,6 +158,7 @@ def main() -> None:
     parser.add_argument("--json", help="file for the attempts' reasons")
     parser.add_argument("--fix", action="store_true", help="what `fix --all` confirms without a driver")
     options = parser.parse_args()
+    options.seconds = options.seconds or (Asked("").timeout if options.fix else 10.0)
     sources = parsed(options.paths)
     if options.fix:
         fixed(sources, options)

@@ -162,3 +162,38 @@ def test_without_any_torch_the_source_alone_counts(tmp_path: Path, monkeypatch: 
     assert len(outcome.changes) == 1
     assert outcome.verdict is None
     assert f"no harness was run: {tmp_path / 'bare'} has no torch" in outcome.notes
+
+
+PAIR = """import sys
+
+import torch
+from torch import nn
+
+
+class Calm(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.fc = nn.Linear(dim, dim)
+
+    def forward(self, x):
+        y = self.fc(x)
+        y *= 3
+        return y
+
+
+class Moody(Calm):
+    def forward(self, x):
+        if hasattr(sys.modules["__main__"], "test_moody"):
+            raise RuntimeError("not as a program")
+        y = self.fc(x)
+        y *= 2
+        return y
+"""
+
+
+def test_a_call_that_fails_does_not_cost_those_of_the_same_text(tmp_path: Path) -> None:
+    outcome = mended(tmp_path, Options(all_sites=True), nets=PAIR)
+    states = {f.span.line: f.verdict.status for f in outcome.findings if f.verdict is not None}
+    assert states == {14: "confirmed", 23: "unconfirmed"}
+    (note,) = [n for n in outcome.notes if n.startswith("harness ")]
+    assert note.startswith("harness nets.py: Moody: ") and "not as a program" in note

@@ -116,7 +116,20 @@ def harness(attempts: Sequence[Attempt]) -> Harness:
     text = compose(
         [s for a in attempts for s in a.scenes], f"Forward and backward of {names} ({', '.join(files[:2])})."
     )
-    return Harness("construction" if first.seen else "synthesis", title, first.root, targets(attempts), text)
+    parts = tuple(harness(half) for half in _halves(attempts))
+    return Harness(
+        "construction" if first.seen else "synthesis", title, first.root, targets(attempts), text, parts=parts
+    )
+
+
+def _halves(attempts: Sequence[Attempt]) -> list[Sequence[Attempt]]:
+    """Two halves of what one text holds; none of a single call."""
+    middle = len(attempts) // 2
+    if middle:
+        return [attempts[:middle], attempts[middle:]]
+    scenes = attempts[0].scenes
+    middle = len(scenes) // 2
+    return [[_only(attempts[0], own)] for own in (scenes[:middle], scenes[middle:])] if middle else []
 
 
 def targets(attempts: Iterable[Attempt]) -> tuple[Target, ...]:

@@ -86,10 +86,13 @@ class Ladder:
             found, misses = rung.harnesses(wanted, python)
             self.misses += misses
             for harness in found:
-                if rung.needs_targets and not set(self.rest.unreached(self.witnesses)) & set(harness.exercises):
-                    continue  # others reach by now what it is for
-                self._try(harness)
+                if not rung.needs_targets or self._wants(harness):
+                    self._try(harness)
         return self._joined()
+
+    def _wants(self, harness: Harness) -> bool:
+        """False where others reach by now what it is for."""
+        return bool(set(self.rest.unreached(self.witnesses)) & set(harness.exercises))
 
     def _python(self) -> str | None:
         """The interpreter, chosen once there is something to run."""
@@ -109,17 +112,25 @@ class Ladder:
             self.misses.append(Miss(harness, "not tried: time is used up (--harness-timeout)"))
             return
         self.progress(f"harness: {harness.title}")
-        reasons = []
         start = time.monotonic()
+        reason = self._failed(harness)
+        self.spent += time.monotonic() - start
+        if reason and not harness.parts:
+            self.misses.append(Miss(harness, reason))
+        for part in harness.parts if reason else ():
+            if self._wants(part):
+                self._try(part)
+
+    def _failed(self, harness: Harness) -> str:
+        """Run a harness, in one way after the other; the reason why it is of no use, or nothing."""
+        reasons = []
         for attempt in rungs.attempts(harness):
             reason = self._run(attempt)
             if not reason:
-                break
+                return ""
             reasons.append(reason)
-        else:
-            told = (r for r in reasons if not _IMPORT.search(r))  # what stops it once it can be imported says more
-            self.misses.append(Miss(harness, next(told, reasons[0])))
-        self.spent += time.monotonic() - start
+        told = (r for r in reasons if not _IMPORT.search(r))  # what stops it once it can be imported says more
+        return next(told, reasons[0])
 
     def _run(self, harness: Harness, max_steps: int | None = None) -> str:
         """Run a harness and mend what it shows; the reason why it is of no use, or nothing."""

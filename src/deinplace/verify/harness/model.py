@@ -29,6 +29,8 @@ class Harness:
     exercises: tuple[Target, ...] = ()
     text: str = ""
     command: tuple[str, ...] = ()
+    parts: tuple[Harness, ...] = ()
+    """What to run where the whole is of no use: one part that fails need not cost the others."""
 
 
 @dataclass(frozen=True)
