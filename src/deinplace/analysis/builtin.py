@@ -366,9 +366,24 @@ def deep(m: Machine, value: Value, done: dict[int, int]) -> Value:
     return value
 
 
-def _names(m: Machine, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
-    """`globals()`, `locals()`, `exec()` and their like: whoever has the names sees what they hold."""
-    for fid in {m.frame.fid, *m.frame.closure, *m.globals.values()}:
+def _globals(m: Machine, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+    """`globals()`: whoever has it sees what this module's names hold."""
+    fid = m.globals.get(m.frame.module.path)
+    return _seen(m, set() if fid is None else {fid}, args)
+
+
+def _locals(m: Machine, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+    """`locals()`, and `vars()` of nothing: what this function's names hold; `vars(x)`: what x holds."""
+    return _seen(m, set() if args else {m.frame.fid, *m.frame.closure}, args)
+
+
+def _anything(m: Machine, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+    """`exec()` and `eval()` reach every name that there is."""
+    return _seen(m, {m.frame.fid, *m.frame.closure, *m.globals.values()}, args)
+
+
+def _seen(m: Machine, frames: set[int], args: list[Value]) -> Value:
+    for fid in frames:
         fields = m.m.peek(fid)
         if not isinstance(fields, Fields) or (m.settling and m.exposed.get(fid) is fields):
             continue  # packages that load lazily ask once each: what they all saw before is not looked through again
@@ -407,11 +422,11 @@ _FUNCTIONS: dict[str, Callable[[Machine, list[Value], dict[str, Value], ast.AST]
     "frozenset": lambda m, a, k, n: Other("set"),
     "collections.Counter": lambda m, a, k, n: Other("counter"),
     "collections.deque": _list,
-    "globals": _names,
-    "locals": _names,
-    "vars": _names,
-    "exec": _names,
-    "eval": _names,
+    "globals": _globals,
+    "locals": _locals,
+    "vars": _locals,
+    "exec": _anything,
+    "eval": _anything,
     "copy.copy": _copy,
     "copy.deepcopy": _deepcopy,
     "torch.compile": _identity,

@@ -9,7 +9,7 @@ from deinplace.analysis import attributes, builtin, context, declared, facts, mo
 from deinplace.analysis.arguments import arguments
 from deinplace.analysis.index import FunctionInfo
 from deinplace.analysis.iteration import iterate
-from deinplace.analysis.machine import Frame, Machine
+from deinplace.analysis.machine import ExhaustedError, Frame, Machine
 from deinplace.analysis.memory import Memory
 from deinplace.analysis.modules import MODULE_METHODS, parameter_of
 from deinplace.analysis.values import (
@@ -32,6 +32,8 @@ from deinplace.analysis.values import (
 )
 
 Keywords = dict[str, Value]
+BRIEF_STEPS = 300
+"""So far is a call followed that matters little."""
 
 
 def call_node(m: Machine, node: ast.Call) -> Value:
@@ -71,7 +73,8 @@ def call(m: Machine, func: Value, args: list[Value], keywords: Keywords, node: a
     m.step()
     if isinstance(func, Fn):
         bound = [func.bound] if func.bound is not None else []
-        return inline(m, func, [*bound, *args], keywords, node)
+        follow = _briefly if m.building and not m.builders.matters(func.info, m.discarded is node) else inline
+        return follow(m, func, [*bound, *args], keywords, node)
     if isinstance(func, Lam):
         return _lambda(m, func, args, keywords, node)
     if isinstance(func, Cls):
@@ -190,6 +193,24 @@ def inline(m: Machine, func: Fn, args: list[Value], keywords: Keywords, node: as
     if keeper and m.mem is not None:
         m.escape(result, f"comes from @{keeper}")
     return result
+
+
+def _briefly(m: Machine, func: Fn, args: list[Value], keywords: Keywords, node: ast.AST) -> Value:
+    """Follow a function that makes nothing a little way: one that goes far counts as a call into the unknown."""
+    start, depth, calling, before = m.m.fork(), len(m.frames), m.frame.node, (m.grad, m.inference)
+    kept = max(m.steps - BRIEF_STEPS, 0)
+    m.steps -= kept
+    try:
+        return inline(m, func, args, keywords, node)
+    except ExhaustedError:
+        if not kept:
+            raise
+    finally:
+        m.steps = max(m.steps, 0) + kept
+    del m.frames[depth:]
+    m.frame.node, m.mem = calling, start
+    m.grad, m.inference = before
+    return _declared(m, func.info, unknown(m, func, args, keywords, node, func.info.name))
 
 
 def _nested(m: Machine, frame: Frame) -> None:

@@ -65,6 +65,11 @@ class ModuleInfo:
         """Its functions by qualified name; of several the last."""
         return {info.qualname: info for info in self.functions.values()}
 
+    @cached_property
+    def named_classes(self) -> dict[str, ClassInfo]:
+        """Its classes by qualified name; of several the last."""
+        return {info.qualname: info for info in self.classes.values()}
+
 
 class Index:
     """All modules of a project."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from deinplace.analysis.builders import Builders
 from deinplace.analysis.index import ClassInfo, FunctionInfo, Index, Lineage, ModuleInfo
 from deinplace.analysis.memory import Memory, join, stronger, tensors_in
 from deinplace.analysis.source import Function, Scope, span_of
@@ -166,6 +167,11 @@ class Machine(Lineage):
         self.edited: frozenset[tuple[str, str]] = frozenset()
         """Path and qualified name of each function that differs from the one that it stands for."""
         self.receivers: dict[tuple[ClassInfo, bool], Built] = {}
+        self.builders = Builders(self, index)
+        self.building = False
+        """Whether the instance that a method runs on is being constructed, and only its modules and tensors matter."""
+        self.discarded: ast.AST | None = None
+        """The call whose result the running statement leaves."""
         self.traced = True
         """Whether what can be seen of a run is written down."""
         self.settling = False

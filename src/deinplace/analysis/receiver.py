@@ -68,7 +68,7 @@ def _built(machine: Machine, owner: ClassInfo, init: FunctionInfo) -> Built:
     """Run a class's constructor, counting from where it always counts."""
     serial = machine.switch((owner.path, f"{owner.qualname}()"))
     before, notes, ran, first = machine.steps, machine.notes, machine.ran, machine.new_id()
-    machine.notes, machine.ran = set(), set()
+    machine.notes, machine.ran, machine.building = set(), set(), not machine.traced
     value = _empty(machine, owner)
     memory: Memory | None = None
     try:
@@ -80,7 +80,7 @@ def _built(machine: Machine, owner: ClassInfo, init: FunctionInfo) -> Built:
         value, memory, machine.settled(), range(first, machine.new_id() + 1), before - machine.steps,
         frozenset(machine.notes), frozenset(machine.ran),
     )  # fmt: skip
-    machine.notes, machine.ran = notes | made.notes, ran | made.ran
+    machine.notes, machine.ran, machine.building = notes | made.notes, ran | made.ran, False
     machine.switch_back(serial)
     return made
 

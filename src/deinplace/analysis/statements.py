@@ -195,6 +195,7 @@ _SPECIAL: dict[type[ast.operator], str] = {
 
 
 def _expression(m: Machine, node: ast.Expr) -> None:
+    m.discarded = node.value
     evaluate(m, node.value)
 
 

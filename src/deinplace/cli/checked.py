@@ -55,6 +55,7 @@ def checked(
         return _remembered(given, config, codes)
     finally:
         if collecting:
+            gc.freeze()  # or the first object after this has all of them looked through, once more for nothing
             gc.enable()
 
 

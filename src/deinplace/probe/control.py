@@ -122,7 +122,11 @@ def compose_user_hooks(torch: Any, session: Session) -> None:
             return handle
 
         def unpack(packed: Any) -> Any:
-            return session.unpack(packed) if isinstance(packed, Handle) else unpack_hook(packed)
+            if isinstance(packed, Handle):
+                return session.unpack(packed)
+            if session.probing is not None:  # a checkpoint would compute it all again
+                raise RuntimeError("the probe asks who saved a value, not for the value")
+            return unpack_hook(packed)
 
         plain(self, pack, unpack)
 
@@ -181,7 +185,8 @@ def _follow_backward(state: Any, torch: Any) -> None:
             try:
                 result = plain(*args, **kwargs)
             except RuntimeError as error:
-                errors.note(state, error, local.backward)
+                inner = frames.traceback_stack(error.__traceback__)  # a checkpoint runs the user's code in here
+                errors.note(state, error, inner or local.backward)
                 raise
             finally:
                 local.backward = outer

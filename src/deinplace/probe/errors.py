@@ -24,6 +24,7 @@ PATTERNS: tuple[tuple[str, str], ...] = (
     ("no-grad-view", r"a view that was created in no_grad mode|created in inference mode and is being modified"),
 )
 """Category and the text that tells it; the first that matches counts."""
+_NOTED = "_deinplace_noted"
 
 
 def classify(message: str) -> str | None:
@@ -35,10 +36,11 @@ def classify(message: str) -> str | None:
 
 
 def note(state: Any, error: BaseException, stack: frames.Stack, **more: Any) -> None:
-    """Add an error of the family to the account, once for each place."""
+    """Add an error of the family to the account, once for each place, and where it was met first only."""
     category = classify(str(error))
-    if category is None:
+    if category is None or getattr(error, _NOTED, False):
         return
+    setattr(error, _NOTED, True)
     entry = {"category": category, "message": str(error), "stack": frames.resolved(stack), **more}
     if entry not in state.raised:
         state.raised.append(entry)

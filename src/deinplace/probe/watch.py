@@ -114,7 +114,7 @@ class Session:
             self.report(handle)
         if handle.unpack is not None:
             return handle.unpack(_replaced(handle))
-        return handle.data
+        return _given(handle)
 
     def report(self, handle: Handle) -> None:
         """Count the conflict between a save that backward is reading and the writes that came after it."""
@@ -254,8 +254,14 @@ def _replaced(handle: Handle) -> Any:
     """What the user's own pack hook returned, with the protected value in the place of the overwritten one."""
     packed = handle.packed
     if isinstance(packed, tuple):
-        return tuple(handle.data if item is handle.original else item for item in packed)
-    return handle.data
+        return tuple(_given(handle) if item is handle.original else item for item in packed)
+    return _given(handle)
+
+
+def _given(handle: Handle) -> Any:
+    """The value that was saved. What was overwritten once is given as a copy: a checkpoint that computes again with it
+    overwrites it again, and others that saved the same have the same clone."""
+    return handle.data if handle.writes is None or handle.data is None else handle.data.detach().clone()
 
 
 def storage_key(tensor: Any) -> int | None:

@@ -62,11 +62,14 @@ def _receiver(s: Scout, info: FunctionInfo) -> Value:
         plain = [*spec.posonlyargs, *spec.args][1:]
         args = [argument(s, code, init, a) for a in plain]
         keywords = {a.arg: argument(s, code, init, a) for a in spec.kwonlyargs}
+        s.building = True
         try:
             summaries.inline(s, code, [frozenset({known}), *args], keywords)
         except (GiveUpError, RecursionError):
             del s.things[key]
             raise
+        finally:
+            s.building = False
     return frozenset({known})
 
 

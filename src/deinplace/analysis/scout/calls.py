@@ -50,6 +50,7 @@ def call_node(s: Scout, node: ast.Call) -> Value:
         for member in value if keyword.arg is None else ():
             if isinstance(member, Box):
                 keywords.update({str(k): v for k, v in member.named.items()})
+    s.calling = node
     if base is not None and isinstance(func, ast.Attribute):
         return of_attribute(s, base, func.attr, args, keywords)
     return call(s, called, args, keywords)

@@ -6,6 +6,7 @@ import ast
 import builtins
 from collections.abc import Iterator
 
+from deinplace.analysis.builders import Builders
 from deinplace.analysis.index import ClassInfo, Index, Lineage
 from deinplace.analysis.scout.members import (
     NOTHING,
@@ -54,6 +55,13 @@ class Scout(Lineage):
         self.depth = 0
         self.running: list[ast.AST] = []
         """The functions that are being looked at."""
+        self.builders = Builders(self, index)
+        self.building = False
+        """Whether the instance is being made that a method runs on: of what makes nothing only its result counts."""
+        self.discarded: ast.AST | None = None
+        """The call whose result the running statement leaves."""
+        self.calling: ast.AST | None = None
+        """The call that is looked at."""
         self.summaries: dict[tuple[object, ...], Summary | None] = {}
         self.things: dict[tuple[object, ...], Thing] = {}
         self._next = 0

@@ -43,7 +43,8 @@ def call_code(s: Scout, code: Code, args: list[Value], keywords: Keywords) -> Va
     """Call a function of the project: by its summary."""
     if code.me is not None:
         args = [code.me, *args]
-    if s.running.count(code.node) >= 2:  # as far as the machine follows
+    passed = s.building and code.info is not None and not s.builders.matters(code.info, s.calling is s.discarded)
+    if passed or s.running.count(code.node) >= 2:  # as far as the machine follows
         return outside.unknown(s, [*args, *keywords.values()])
     if code.scopes or code.info is None:
         return inline(s, code, args, keywords) if s.depth < DEPTH else calls.anything(s, args, keywords)
@@ -164,7 +165,7 @@ def inline(s: Scout, code: Code, args: list[Value], keywords: Keywords) -> Value
     owner = code.info.owner if code.info is not None else code.owner
     me = args[0] if args and code.me is not None else NOTHING
     names = _bound(s, code, args, keywords)
-    kept, grad = s.scope, s.grad
+    kept, grad, calling = s.scope, s.grad, (s.calling, s.discarded)
     if isinstance(code.node, ast.Lambda):
         me = me or kept.me
     elif code.scopes and owner is not None and code.info is not None and code.info.owner is None:
@@ -185,6 +186,7 @@ def inline(s: Scout, code: Code, args: list[Value], keywords: Keywords) -> Value
     s.depth -= 1
     s.running.pop()
     s.scope, s.grad = kept, grad
+    s.calling, s.discarded = calling
     return result
 
 

@@ -137,6 +137,7 @@ def _augmented(s: Scout, node: ast.AugAssign) -> bool:
 
 
 def _expression(s: Scout, node: ast.Expr) -> bool:
+    s.discarded = node.value
     expressions.evaluate(s, node.value)
     return False
 
