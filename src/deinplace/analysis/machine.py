@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, Any
 
 from deinplace.analysis.builders import Builders
 from deinplace.analysis.index import ClassInfo, FunctionInfo, Index, Lineage, ModuleInfo
@@ -120,12 +121,14 @@ class Frame:
 
 @dataclass(frozen=True)
 class Settled:
-    """Caches as they were before a unit of its own."""
+    """Where the caches of things that live in memory ended before a unit of its own: they only grow."""
 
     last: int
-    external: dict[tuple[object, ...], tuple[Ten, int]]
-    defaults: dict[tuple[str, ast.AST], tuple[tuple[str, Value], ...]]
-    globals: dict[str, int]
+    sizes: tuple[int, ...]
+
+
+Added = tuple[tuple[tuple[Any, Any], ...], ...]
+"""What each of those caches got since."""
 
 
 class Machine(Lineage):
@@ -279,13 +282,32 @@ class Machine(Lineage):
         """Change what is known of a storage."""
         self.m.cells[sid] = evolved(self.m.storage(sid), **changes)
 
+    @property
+    def _caches(self) -> tuple[dict[Any, Any], ...]:
+        return self.external, self.default_values, self.globals
+
     def settled(self) -> Settled:
-        """What a unit of its own must not leave behind: caches of things that live in its memory."""
-        return Settled(self._next, dict(self.external), dict(self.default_values), dict(self.globals))
+        """How far the caches went, which a unit of its own must leave as they were."""
+        return Settled(self._next, tuple(map(len, self._caches)))
+
+    def added(self, since: Settled) -> Added:
+        """What the caches got since `settled`."""
+        return tuple(
+            tuple(islice(reversed(cache.items()), len(cache) - size))[::-1]
+            for cache, size in zip(self._caches, since.sizes, strict=True)
+        )
+
+    def rewind(self, kept: Settled, added: Added = ()) -> None:
+        """Leave the caches as they were when `settled`, with what was `added` then."""
+        for cache, size in zip(self._caches, kept.sizes, strict=True):
+            while len(cache) > size:
+                cache.popitem()
+        for cache, more in zip(self._caches, added, strict=False):
+            cache.update(more)
 
     def restore(self, kept: Settled) -> None:
         """Forget what was made since `settled`."""
-        self.external, self.default_values, self.globals = kept.external, kept.defaults, kept.globals
+        self.rewind(kept)
         born = self.m.born
         lasting = [built.born for built in self.receivers.values() if built.born.stop > kept.last]
         for oid in range(kept.last + 1, self._next + 1):

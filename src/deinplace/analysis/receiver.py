@@ -8,7 +8,7 @@ from deinplace.analysis import calls
 from deinplace.analysis.arguments import arguments
 from deinplace.analysis.context import special
 from deinplace.analysis.index import ClassInfo, FunctionInfo
-from deinplace.analysis.machine import ExhaustedError, Machine, Settled
+from deinplace.analysis.machine import Added, ExhaustedError, Machine, Settled
 from deinplace.analysis.memory import Memory
 from deinplace.analysis.values import Cls, Fn, Obj, Other, Value
 
@@ -19,7 +19,8 @@ class Built:
 
     value: Obj
     memory: Memory | None
-    settled: Settled
+    before: Settled
+    added: Added
     born: range
     """Ids of what was made."""
     steps: int
@@ -52,9 +53,7 @@ def receiver(machine: Machine, info: FunctionInfo) -> Value | None:
         machine.ran |= known.ran
     if known.memory is None:
         raise ExhaustedError
-    kept = known.settled
-    machine.external, machine.default_values = dict(kept.external), dict(kept.defaults)
-    machine.globals = dict(kept.globals)
+    machine.rewind(known.before, known.added)
     machine.mem = known.memory.fork()
     return known.value
 
@@ -66,6 +65,7 @@ def _empty(machine: Machine, owner: ClassInfo) -> Obj:
 
 def _built(machine: Machine, owner: ClassInfo, init: FunctionInfo) -> Built:
     """Run a class's constructor, counting from where it always counts."""
+    settled = machine.settled()
     serial = machine.switch((owner.path, f"{owner.qualname}()"))
     before, notes, ran, first = machine.steps, machine.notes, machine.ran, machine.new_id()
     machine.notes, machine.ran, machine.building = set(), set(), not machine.traced
@@ -76,11 +76,13 @@ def _built(machine: Machine, owner: ClassInfo, init: FunctionInfo) -> Built:
         memory = machine.m
     except ExhaustedError:
         pass
+    finally:
+        machine.building = False
     made = Built(
-        value, memory, machine.settled(), range(first, machine.new_id() + 1), before - machine.steps,
+        value, memory, settled, machine.added(settled), range(first, machine.new_id() + 1), before - machine.steps,
         frozenset(machine.notes), frozenset(machine.ran),
     )  # fmt: skip
-    machine.notes, machine.ran, machine.building = notes | made.notes, ran | made.ran, False
+    machine.notes, machine.ran = notes | made.notes, ran | made.ran
     machine.switch_back(serial)
     return made
 

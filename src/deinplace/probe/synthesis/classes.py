@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import nn
 
 from .guide import Guide
@@ -79,7 +78,7 @@ class Builder:
         stage = self.stage
 
         def once(state: State) -> Any:
-            torch.manual_seed(0)
+            stage.seed()
             args, kwargs = stage.positional(self.slots, state)
             return self.cls(*args, **kwargs)
 

@@ -11,11 +11,8 @@ import torch
 from .guide import Guide
 from .search import Found, Search, Slot, State
 from .slots import arguments, slots
-from .stage import Stage, call_text, differentiable, needed, scalar, snake
+from .stage import DOUBTED, Stage, call_text, differentiable, needed, scalar, snake
 from .text import Scene
-
-DOUBTED = ("cast", "expanded", "out-grad")
-"""In-place errors that a tensor of another kind or shape may not have raised."""
 
 
 def exercise_function(stage: Stage, function: Callable[..., Any]) -> None:
@@ -53,7 +50,7 @@ def calls(
         stage.calls += 1
         if twin is not None:
             _without_data(stage, twin, chosen, state)
-        torch.manual_seed(0)
+        stage.seed()
         args, kwargs = stage.positional(chosen, state)
         out = function(*args, **kwargs)
         if differentiable(out):
@@ -74,8 +71,6 @@ def calls(
         ends = found.trial.fault is not None or differentiable(found.trial.result)
         last = [f"out = {call}", "scalar(out).backward()"] if ends else [call]
         body = (*before, *made, *last)
-        if not before:
-            body = ("torch.manual_seed(0)", *body)
         wants = (*imports, *needed(v for _, v, _ in args))
         kept = stage.keep(Scene(name, wants, body, stage.sliced), needs_new or first is not None)
         first = first or (found.state if kept or needs_new else None)

@@ -80,7 +80,7 @@ def _by_building(stage: Stage, builder: Builder, state: State) -> None:
             return
         text, wants = builder.described(changed)
         name = f"test_{snake(builder.cls.__name__)}_built"
-        body = ("torch.manual_seed(0)", f"model = {text}")
+        body = (f"model = {text}",)
         stage.keep(Scene(name, wants, body, stage.sliced), needs_new=True)
 
 
@@ -191,7 +191,7 @@ class _Object:
                 yield method
 
     def _fails_when_built(self) -> bool:
-        body = ("torch.manual_seed(0)", f"model = {self.built.text}")
+        body = (f"model = {self.built.text}",)
         return self.stage.keep(Scene(self.name, self.built.imports, body, self.stage.sliced)) and not self.stage.left()
 
     def _call(
@@ -207,7 +207,7 @@ class _Object:
     ) -> State | None:
         """Search for arguments of one method of a built object."""
         thing = built.thing
-        before = ["torch.manual_seed(0)", f"model = {built.text}{mode}"]
+        before = [f"model = {built.text}{mode}"]
         text = "model" if method == "__call__" else f"model.{method}"
         function = thing if method == "__call__" else getattr(thing, method)
         suffix = "" if method == "__call__" else f"_{snake(method)}"

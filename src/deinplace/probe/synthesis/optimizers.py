@@ -32,7 +32,7 @@ def exercise_optimizer(stage: Stage, cls: Any) -> None:
 
     def train(state: State) -> Any:
         stage.calls += 1
-        torch.manual_seed(0)
+        stage.seed()
         args, kwargs = stage.positional(builder.slots, state)
         _steps(cls(*args, **kwargs))
 
@@ -76,7 +76,6 @@ def _kept(stage: Stage, builder: Builder, state: State) -> bool:
     words = [f"{n}={v.text()}" if keyword else v.text() for n, v, keyword in arguments(builder.slots, state)[1:]]
     name = builder.cls.__qualname__
     body = (
-        "torch.manual_seed(0)",
         f"params = {PARAMETERS.text()}",
         f"optimizer = {name}({', '.join(['params', *words])})",
         f"for _ in range({STEPS}):",

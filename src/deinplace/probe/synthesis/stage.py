@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -16,10 +17,15 @@ from .search import Slot, State
 from .slots import arguments
 from .text import SCALAR, Scene, compose
 from .trace import Lines, Tracer, Trial
+from .usage import imported
 from .values import Group, Plain, Tensor, Value, imports, mapped, tensors
 
 _SPACE: dict[str, Any] = {"torch": torch, "nn": nn}
 exec(SCALAR, _SPACE)
+DOUBTED = ("cast", "expanded", "out-grad")
+"""In-place errors that a tensor of another kind or shape may not have raised."""
+_SEED = "torch.manual_seed(0)"
+_SEEDS = {"random": "random.seed(0)", "numpy": "numpy.random.seed(0)"}
 scalar: Callable[[Any], Any] = _SPACE["scalar"]
 
 
@@ -46,12 +52,20 @@ class Stage:
     stuck: Trial | None = None
     """The attempt that came furthest of the last search that found nothing."""
     report: Callable[[], None] = lambda: None
+    chance: dict[str, str] = field(default_factory=dict)
+    """Seeds of the sources of chance that the file imports beside torch: module and statement."""
 
     def __post_init__(self) -> None:
         self.deadline = time.process_time() + self.seconds
+        self.chance = {name: text for name, text in _SEEDS.items() if name in imported(self.path)}
+
+    def seed(self) -> None:
+        """What a scene does first."""
+        for name, text in {"torch": _SEED, **self.chance}.items():
+            exec(text, {name: sys.modules[name]})
 
     def left(self) -> set[int]:
-        """Wanted lines that no scene reaches."""
+        """Wanted lines that no scene reaches, unless with an error that another guess might not cause."""
         return self.wanted - self.reached.get(self.path, set())
 
     def late(self) -> bool:
@@ -82,6 +96,8 @@ class Stage:
 
     def keep(self, scene: Scene, needs_new: bool = False) -> bool:
         """Run a scene's text as a user would; keep it if it ends well (and, where asked, reaches something new)."""
+        wants = dict.fromkeys((*scene.imports, *(("", name) for name in self.chance)))
+        scene = replace(scene, imports=tuple(wants), body=(_SEED, *self.chance.values(), *scene.body))
         space: dict[str, Any] = {"__name__": "harness"}
         text = compose([scene])
         try:
@@ -106,7 +122,7 @@ class Stage:
         self.scenes.append(replace(scene, fault=trial.fault or "", lines=asked))
         self.forward = True
         self.backward = self.backward or any(".backward()" in line for line in scene.body)
-        for path, lines in trial.lines.items():
+        for path, lines in trial.lines.items() if trial.fault not in DOUBTED else ():
             self.reached.setdefault(path, set()).update(lines)
         self.report()
 

@@ -25,6 +25,7 @@ def scalar(value):
         value = list(value.values())
     return sum(map(scalar, value), 0.0) if isinstance(value, (list, tuple)) else 0.0
 '''
+_STANDARD = ("functools", "math", "random", "types")
 
 
 @dataclass(frozen=True)
@@ -101,8 +102,11 @@ def _imports(scenes: Iterable[Scene], bodies: str) -> str:
         standard += ["import ast", "import importlib.machinery", "import importlib.util", "import os", "import sys"]
         standard.append("from typing import Any")
     for module, names in sorted(modules.items()):
-        line = f"from {module} import {', '.join(sorted(names))}" if module else f"import {', '.join(sorted(names))}"
-        (standard if module in ("types", "math", "functools") else own).append(line)
+        if not module:
+            for name in sorted(names):
+                (standard if name in _STANDARD else own).append(f"import {name}")
+            continue
+        (standard if module in _STANDARD else own).append(f"from {module} import {', '.join(sorted(names))}")
     torch = ["import torch", *(["from torch import nn"] if re.search(r"\bnn\.", bodies) else [])]
     blocks = [standard, torch, own]
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"

@@ -42,6 +42,18 @@ def tree_of(path: str) -> ast.Module | None:
         return None
 
 
+@functools.lru_cache(maxsize=256)
+def imported(path: str) -> frozenset[str]:
+    """Top-level names of the modules that a file imports."""
+    found: set[str] = set()
+    for node in ast.walk(tree_of(path) or ast.Module([], [])):
+        if isinstance(node, ast.Import):
+            found.update(alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            found.add((node.module or "").partition(".")[0])
+    return frozenset(found)
+
+
 def node_of(function: Callable[..., Any]) -> tuple[str, FunctionNode] | None:
     """Path and definition of a function."""
     code = getattr(inspect.unwrap(function), "__code__", None)
