@@ -15,6 +15,8 @@ from deinplace.analysis.source import Source
 from deinplace.model import Finding, Span
 
 _COMMENT = re.compile(r"#\s*deinplace:\s*(file-ignore|ignore|off|on)\b(?:\[([^\]]*)\])?\s*(.*)")
+_MAY = re.compile(r"deinplace:|noqa[^\n]*dip\d", re.IGNORECASE)
+"""What a file holds that has any: the others' comments are not looked for."""
 _NOQA = re.compile(r"#\s*noqa:\s*([A-Z]+\d+(?:[\s,]+[A-Z]+\d+)*)", re.IGNORECASE)
 BAD, UNUSED = ("DIP900", "bad-suppression"), ("DIP901", "unused-suppression")
 PAGES = {
@@ -75,7 +77,7 @@ class Unused:
 def apply(source: Source, findings: Iterable[Finding]) -> list[Finding]:
     """A file's findings, the silenced ones marked so, and findings about the comments themselves."""
     found = [by_settings(source, finding) for finding in findings]
-    if "deinplace:" not in source.text and "noqa" not in source.text:
+    if _MAY.search(source.text) is None:
         return found
     comments, bad = read(source)
     out: list[Finding] = []
@@ -111,7 +113,7 @@ def silenced(source: Source, code: str, name: str, span: Span) -> bool:
     """True where the settings, or a comment of the file, silence a rule on one of a span's lines."""
     if code in source.silent:
         return True
-    if "deinplace:" not in source.text and "noqa" not in source.text:
+    if _MAY.search(source.text) is None:
         return False
     return any(comment.silences(code, name, span) for comment in read(source)[0])
 
