@@ -197,6 +197,8 @@ def inline(m: Machine, func: Fn, args: list[Value], keywords: Keywords, node: as
 
 def _briefly(m: Machine, func: Fn, args: list[Value], keywords: Keywords, node: ast.AST) -> Value:
     """Follow a function that makes nothing a little way: one that goes far counts as a call into the unknown."""
+    if func.info in m.passed:
+        return _declared(m, func.info, unknown(m, func, args, keywords, node, func.info.name))
     start, depth, calling, before = m.m.fork(), len(m.frames), m.frame.node, (m.grad, m.inference)
     kept = max(m.steps - BRIEF_STEPS, 0)
     m.steps -= kept
@@ -207,6 +209,7 @@ def _briefly(m: Machine, func: Fn, args: list[Value], keywords: Keywords, node: 
             raise
     finally:
         m.steps = max(m.steps, 0) + kept
+    m.passed.add(func.info)
     del m.frames[depth:]
     m.frame.node, m.mem = calling, start
     m.grad, m.inference = before

@@ -173,6 +173,8 @@ class Machine(Lineage):
         self.builders = Builders(self, index)
         self.building = False
         """Whether the instance that a method runs on is being constructed, and only its modules and tensors matter."""
+        self.passed: set[FunctionInfo] = set()
+        """Functions that make nothing and went too far in this construction: not followed again."""
         self.discarded: ast.AST | None = None
         """The call whose result the running statement leaves."""
         self.traced = True

@@ -68,7 +68,8 @@ def _built(machine: Machine, owner: ClassInfo, init: FunctionInfo) -> Built:
     settled = machine.settled()
     serial = machine.switch((owner.path, f"{owner.qualname}()"))
     before, notes, ran, first = machine.steps, machine.notes, machine.ran, machine.new_id()
-    machine.notes, machine.ran, machine.building = set(), set(), not machine.traced
+    machine.notes, machine.ran, machine.passed = set(), set(), set()
+    machine.building = not machine.traced
     value = _empty(machine, owner)
     memory: Memory | None = None
     try:

@@ -6,6 +6,7 @@ import pytest
 
 from deinplace.probe.synthesis.names import known
 from deinplace.probe.synthesis.repairs import repairs, said
+from deinplace.probe.synthesis.search import tensorised
 from deinplace.probe.synthesis.values import Group, Plain, Tensor, parse
 
 IMAGE = Tensor("float", (2, 3, 32, 32))
@@ -102,3 +103,11 @@ def test_notation_of_the_table() -> None:
     assert parse("(float:B; 3)", sizes, IMAGE, 9) == Group((Tensor("float", (2,), 9), Plain("3")), "tuple")
     assert parse("(8, 8)", sizes, IMAGE, 9) == Plain("(8, 8)")
     assert parse("{}", sizes, IMAGE, 9) == Plain("{}")
+
+
+def test_numbers_that_lack_what_a_tensor_has_become_tensors() -> None:
+    state = (IMAGE, Group((Plain("[32, 32]"), Plain("[32, 32]"))), None)
+    found = [s[1] for s in tensorised(state, (1, 0, 2), "AttributeError: 'int' object has no attribute 'float'")]
+    row = Group((Tensor("float", (3, 32, 32)),) * 2)
+    assert Group((row, row)) in found
+    assert not list(tensorised(state, (1, 0, 2), "AttributeError: 'int' object has no attribute 'emb_dim'"))

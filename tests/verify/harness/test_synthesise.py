@@ -100,6 +100,11 @@ def test_what_is_written_while_an_object_is_built_needs_no_call(found: Found) ->
     assert "uniform=True" in text_of(found["Started"])
 
 
+def test_what_hangs_on_chance_hangs_on_a_seed(found: Found) -> None:
+    assert found["shaken"].complete
+    assert "import random\n" in text_of(found["shaken"]) and "    random.seed(0)\n" in text_of(found["shaken"])
+
+
 def test_scenes_that_run_none_of_the_lines_make_no_harness(found: Found) -> None:
     started = found["Started"]
     assert len(started.scenes) > len(started.faulty) > 0, "its call without options reaches no write"

@@ -139,7 +139,7 @@ CALL: tuple[tuple[str, tuple[str, ...]], ...] = (
         r"target_size|HW)"
     ), ("(8, 8)", "8", "(4, 4)", "(2, 32, 8, 8)", "torch.Size([2, 32, 8, 8])")),
     ((
-        r"(feats|features|inputs|xs|feature_maps|hidden_states_list|feat_list|tensors|outs|outputs|skips|"
+        r"(batch|feats|features|inputs|xs|feature_maps|hidden_states_list|feat_list|tensors|outs|outputs|skips|"
         r"skip_connections|pyramid)"
     ), ("x", "[x; x]", "[x; x; x]", "[x; x; x; x]", "{}")),
     (r"edge_?index\w*", ("long:2,16",)),

@@ -12,10 +12,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
+
 from .repairs import repairs
 from .trace import Tracer, Trial, last_lines
-from .values import Group, Plain, Value, mapped, tensors
+from .values import Group, Plain, Tensor, Value, mapped, tensors
 
+MOST = 8
+"""Items of a list that tensors are made for."""
 State = tuple[Value | None, ...]
 """One value for each parameter; None leaves it to its default."""
 
@@ -110,6 +114,7 @@ class Search:
             merged.append(tuple(full))
         indices = [i for i, slot in enumerate(self.slots) if slot.name in blamed]
         others = [*listed(state, indices, text), *self._alternatives(state, indices)]
+        yield from tensorised(state, sorted(range(len(state)), key=lambda i: i not in indices), text)
         if given:
             yield from merged[:10]
         yield from others
@@ -162,6 +167,39 @@ def listed(state: State, indices: Sequence[int], text: str) -> Iterator[State]:
         one = value if isinstance(value, Plain) else Plain("0.1" if "'float'" in text else "2")
         for count in (4, 2):
             yield (*state[:index], Group((one,) * count), *state[index + 1 :])
+
+
+def tensorised(state: State, indices: Sequence[int], text: str) -> Iterator[State]:
+    """Tensors where numbers were, alone or in lists, that have nothing of what only tensors have."""
+    found = re.search(r"'(?:int|float|list|tuple)' object has no attribute '(\w+)'", text)
+    if found is None or not hasattr(torch.Tensor, found[1]):
+        return
+    given = (t.shape for value in state if value is not None for t in tensors(value) if t.floating)
+    shape = next(given, (2, 32, 8, 8))
+    for index in indices:
+        for part in dict.fromkeys((shape, shape[1:] or shape)):
+            value = _filled(state[index], Tensor("float", part))
+            if value is not None:
+                yield (*state[:index], value, *state[index + 1 :])
+
+
+def _filled(value: Value | None, tensor: Tensor) -> Value | None:
+    """The value with a tensor for each number in it; None where it holds none, or something else."""
+    if isinstance(value, Group) and value.kind != "object":
+        items = [_filled(item, tensor) for item in value.items]
+        kept = tuple(item for item in items if item is not None)
+        return replace(value, items=kept) if len(kept) == len(items) > 0 else None
+    if not isinstance(value, Plain):
+        return None
+    try:
+        literal = ast.literal_eval(value.code)
+    except (ValueError, SyntaxError):
+        return None
+    if isinstance(literal, int | float) and not isinstance(literal, bool):
+        return tensor
+    if not isinstance(literal, list | tuple) or not literal or len(literal) > MOST:
+        return None
+    return Group((tensor,) * len(literal), "list" if isinstance(literal, list) else "tuple")
 
 
 def words(source: str) -> set[str]:
