@@ -197,3 +197,12 @@ def test_a_call_that_fails_does_not_cost_those_of_the_same_text(tmp_path: Path) 
     assert states == {14: "confirmed", 23: "unconfirmed"}
     (note,) = [n for n in outcome.notes if n.startswith("harness ")]
     assert note.startswith("harness nets.py: Moody: ") and "not as a program" in note
+
+
+def test_an_analysis_that_takes_too_long_is_ended_and_told(tmp_path: Path) -> None:
+    path = tmp_path / "nets.py"
+    sources = {str(path): Source.parse(str(path), PAIR.encode())}
+    asked = Asked(str(tmp_path), sys.executable, timeout=0.001)
+    outcome = mend_unasked(sources, Options(all_sites=True), asked, lambda _: None)
+    assert any(note.startswith("the analysis of the files was ended after 0.005 s") for note in outcome.notes)
+    assert not outcome.changes

@@ -23,6 +23,9 @@ from deinplace.verify.mend import ContradictionError, Options
 Progress = Callable[[str], None]
 TOTAL = 15
 """The runs of all harnesses together may take so many times what one run may."""
+LOOK = 5
+"""The same for one look of the analysis at all the files."""
+CUT = "the analysis of the files was ended after {:g} s (--harness-timeout): what only it finds is missing"
 SHARES = {"program": 0.5, "tests": 0.75, "example": 0.85}
 """Parts of that time after which a rung leaves the rest to those that follow."""
 _IMPORT = re.compile(r"ModuleNotFoundError|ImportError")
@@ -56,7 +59,7 @@ class Ladder:
 
     def __init__(self, sources: Mapping[str, Source], options: Options, asked: Asked, progress: Progress) -> None:
         self.sources, self.options, self.asked, self.progress = sources, options, asked, progress
-        self.rest = Rest(sources, options)
+        self.rest = Rest(sources, options, LOOK * asked.timeout)
         self.current = dict(sources)
         self.chosen = False
         self.spent = 0.0
@@ -218,4 +221,5 @@ class Ladder:
         """What a user has to know: which harnesses were of no use, and why."""
         alone = () if self.witnesses else ("no driver: proved from the source, not run",)
         misses = (f"harness {miss.harness.title}: {miss.reason}" for miss in self.misses)
-        return tuple(dict.fromkeys((*alone, *self.notes, *misses)))
+        cut = (CUT.format(LOOK * self.asked.timeout),) if self.rest.cut else ()
+        return tuple(dict.fromkeys((*alone, *cut, *self.notes, *misses)))

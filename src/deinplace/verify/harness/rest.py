@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from deinplace.analysis.source import Source
 from deinplace.model import Finding, Memory, Place, Rewrite, Site, Trial, Verdict
 from deinplace.rules.base import Project
 from deinplace.verify import static, wording
 from deinplace.verify.groups import Group
+from deinplace.verify.harness.clock import TooLongError, within
 from deinplace.verify.harness.model import Target
 from deinplace.verify.lines import back
 from deinplace.verify.mend import Options
@@ -19,6 +21,7 @@ from deinplace.verify.search import Choice
 if TYPE_CHECKING:
     from deinplace.verify.harness.witness import Witness
 
+T = TypeVar("T")
 _DECIDED = ("meaning-differs", "changes-meaning")
 """What a run says of a fault that the analysis may not overrule."""
 
@@ -47,22 +50,39 @@ class Offer:
 class Rest:
     """The analysis of the files as they are on disk, and later of what harnesses left."""
 
-    def __init__(self, sources: Mapping[str, Source], options: Options) -> None:
+    def __init__(self, sources: Mapping[str, Source], options: Options, seconds: float = math.inf) -> None:
         self.sources, self.options = sources, options
+        self.seconds = seconds
+        """What one look at all the files may take; what it does not come to is not proposed."""
+        self.cut = False
         self.made = self._choices(sources)
         self.open: list[static.Choice] = []
         self.more = self._everywhere(sources, self.made)
 
     def _choices(self, sources: Mapping[str, Source]) -> list[static.Choice]:
-        return static.choices(sources, self.options.unsafe, self.options.allows(), self.options.refine)
+        unsafe, allowed, refine = self.options.unsafe, self.options.allows(), self.options.refine
+        return self._timed(lambda: static.choices(sources, unsafe, allowed, refine))
 
     def _everywhere(self, sources: Mapping[str, Source], made: Iterable[static.Choice]) -> list[tuple[Site, Rewrite]]:
         if not self.options.all_sites:
             return []
-        allowed = self.options.allows()
+        allowed, refine = self.options.allows(), self.options.refine
         taken = [c.rewrite for c in made if c.rewrite is not None]
-        planned = static.everywhere(sources, taken, self.options.refine)
+        planned = self._timed(lambda: static.everywhere(sources, taken, refine))
         return [(site, r) for site, r, _ in planned if allowed is None or r.rule in allowed]
+
+    def _timed(self, work: Callable[[], list[T]]) -> list[T]:
+        """What the analysis finds in its time. Once it was cut, it is not asked again."""
+        if self.cut:
+            return []
+        if self.seconds == math.inf:
+            return work()
+        try:
+            with within(self.seconds):
+                return work()
+        except TooLongError:
+            self.cut = True
+            return []
 
     def places(self) -> frozenset[tuple[str, int]]:
         """Files and lines of the writes that are faults."""
@@ -87,11 +107,7 @@ class Rest:
         `ran` holds the lines that ran: a fault that was only possible, and did not show there, is none.
         """
         same = all(source.text == self.sources[path].text for path, source in current.items())
-        made = (
-            self.made
-            if same
-            else static.choices(current, self.options.unsafe, self.options.allows(), self.options.refine)
-        )
+        made = self.made if same else self._choices(current)
         move = back(self.sources, current)
         told: dict[tuple[str, int], Finding] = {}
         for finding in findings:
