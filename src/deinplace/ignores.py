@@ -89,7 +89,7 @@ def _spare(source: Source, finding: Finding) -> suppress.Unused | None:
     near = [s for s in sites(source) if comment.first <= s.span.end_line and s.span.line <= comment.last]
     code = any(
         isinstance(node, ast.stmt) and comment.first <= (node.end_lineno or 0) and node.lineno <= comment.last
-        for node in ast.walk(source.tree)
+        for node in source.nodes
     )
     if not comment.rules:
         return None if near or code else suppress.Unused(comment, frozenset())

@@ -13,6 +13,8 @@ from functools import cached_property
 
 from deinplace.model import Span
 
+_BLOCKS = ("body", "handlers", "orelse", "finalbody", "cases")
+"""Where nodes hold statements, in the order of the source."""
 _NEWLINE = re.compile(r"\r\n|\r|\n")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Scope = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef | ast.Module
@@ -105,6 +107,11 @@ class Source:
         return self.text[start:end]
 
     @cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """All nodes of the tree, outermost first."""
+        return tuple(ast.walk(self.tree))
+
+    @cached_property
     def parents(self) -> dict[ast.AST, ast.AST]:
         """Each node's parent."""
         return {child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)}
@@ -145,6 +152,23 @@ class Source:
         return ".".join(reversed(names)) or "<module>"
 
     @cached_property
+    def statements(self) -> tuple[tuple[ast.stmt, int, int], ...]:
+        """All statements in order, with their bounds; of compound ones those of the header."""
+        found: list[tuple[ast.stmt, int, int]] = []
+        todo: list[ast.AST] = [*reversed(self.tree.body)]
+        while todo:
+            node = todo.pop()
+            inner: list[ast.AST] = [n for name in _BLOCKS for n in getattr(node, name, None) or ()]
+            if isinstance(node, ast.stmt):
+                start, end = self.bounds(node)
+                first = [self.bounds(n)[0] for n in inner if hasattr(n, "lineno")]
+                for decorator in getattr(node, "decorator_list", ()):
+                    start = min(start, self.bounds(decorator)[0])
+                found.append((node, start, min([end, *first]) - 1 if first else end))
+            todo += inner[::-1]
+        return tuple(found)
+
+    @cached_property
     def by_span(self) -> dict[Span, list[ast.AST]]:
         """Nodes by their span, outermost first."""
         found: dict[Span, list[ast.AST]] = {}
@@ -155,7 +179,7 @@ class Source:
 
     def nodes_at(self, span: Span) -> list[ast.AST]:
         """Nodes whose span is exactly `span`, outermost first."""
-        return [n for n in ast.walk(self.tree) if hasattr(n, "lineno") and span_of(n) == span]
+        return [n for n in self.nodes if hasattr(n, "lineno") and span_of(n) == span]
 
     def innermost(self, span: Span, kinds: type | tuple[type, ...] = ast.expr) -> ast.AST | None:
         """The smallest node of `kinds` that covers `span`."""

@@ -11,6 +11,8 @@ from pathlib import Path
 from deinplace.analysis.source import Source
 from deinplace.model import Edit, FileChange, Rewrite
 
+Ranges = Sequence[tuple[int, int]]
+
 
 class OverlapError(Exception):
     """Two edits want the same characters."""
@@ -69,7 +71,7 @@ def check(before: Source, after: str, edits: Sequence[Edit]) -> Source:
     except SyntaxError as error:
         raise CheckError(f"{before.path}:{error.lineno}: the new text does not parse: {error.msg}") from None
     result = Source(before.path, data, after, before.encoding, before.bom, tree, before.silent)
-    if _untouched(before, [(e.start, e.end) for e in own]) != _untouched(result, _moved(own)):
+    if not _same(before, [(e.start, e.end) for e in own], result, _moved(own)):
         raise CheckError(f"{before.path}: a statement changed that was not edited")
     return result
 
@@ -96,31 +98,24 @@ def _moved(edits: Sequence[Edit]) -> list[tuple[int, int]]:
     return ranges
 
 
-def _untouched(source: Source, ranges: Sequence[tuple[int, int]]) -> list[str]:
-    """What the statements (of compound ones the header) say that none of `ranges` meets, in order."""
-    found: list[str] = []
-    for node in _statements(source.tree):
-        start, end = source.bounds(node)
-        inner = [source.bounds(n)[0] for n in ast.iter_child_nodes(node) if _opens_block(n) and hasattr(n, "lineno")]
-        if inner:
-            end = min([end, *inner]) - 1
-        for decorator in getattr(node, "decorator_list", []):
-            start = min(start, source.bounds(decorator)[0])
-        if not any(low <= end and start <= high for low, high in ranges):
-            found.append(_header(node))
-    return found
+def _same(before: Source, old: Ranges, after: Source, new: Ranges) -> bool:
+    """True where the statements that no edit meets say the same before and after it.
+
+    The same text between the same bounds is the same statement; only where that differs, as when a comment above a
+    block moves with what was there, their trees are compared.
+    """
+    kept, left = _untouched(before, old), _untouched(after, new)
+    if len(kept) != len(left):
+        return False
+    texts = zip(kept, left, strict=True)
+    if all(type(a) is type(b) and before.text[s:e] == after.text[t:f] for (a, s, e), (b, t, f) in texts):
+        return True
+    return [_header(node) for node, _, _ in kept] == [_header(node) for node, _, _ in left]
 
 
-def _opens_block(node: ast.AST) -> bool:
-    return isinstance(node, ast.stmt | ast.ExceptHandler | ast.match_case)
-
-
-def _statements(node: ast.AST) -> Iterable[ast.stmt]:
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.stmt):
-            yield child
-        if _opens_block(child):
-            yield from _statements(child)
+def _untouched(source: Source, ranges: Ranges) -> list[tuple[ast.stmt, int, int]]:
+    """The statements (of compound ones the header) that none of `ranges` meets, in order."""
+    return [u for u in source.statements if not any(low <= u[2] and u[1] <= high for low, high in ranges)]
 
 
 def _header(node: ast.stmt) -> str:

@@ -83,7 +83,7 @@ def indent_unit(source: Source, node: ast.stmt) -> str:
         outer = indent_of(source, parent) if isinstance(parent, ast.stmt) else None
         if outer is not None and own.startswith(outer) and len(own) > len(outer):
             return own[len(outer) :]
-    for statement in ast.walk(source.tree):
+    for statement in source.nodes:
         body = getattr(statement, "body", None)
         inner = body[0] if isinstance(body, list) and body and isinstance(statement, ast.stmt) else None
         if isinstance(inner, ast.stmt) and isinstance(statement, ast.stmt):
@@ -141,7 +141,7 @@ def _reachable_imports(source: Source, node: ast.AST) -> list[ast.Import | ast.I
     """Imports of the module and of the functions around a node."""
     around = {id(p) for p in source.ancestors(node) if isinstance(p, _FUNCTIONS)}
     found: list[ast.Import | ast.ImportFrom] = []
-    for statement in ast.walk(source.tree):
+    for statement in source.nodes:
         if isinstance(statement, ast.Import | ast.ImportFrom):
             scope = source.scope(statement)
             if isinstance(scope, ast.Module) or id(scope) in around:
@@ -170,7 +170,7 @@ def _shadowed(source: Source, node: ast.AST, name: str) -> bool:
             isinstance(a, ast.arg) and a.arg == name for a in ast.walk(scope.args)
         ):
             return True
-        for inner in ast.walk(scope):
+        for inner in source.nodes if scope is source.tree else ast.walk(scope):
             bound = isinstance(inner, ast.Name) and inner.id == name and not isinstance(inner.ctx, ast.Load)
             made = isinstance(inner, ast.FunctionDef | ast.ClassDef) and inner.name == name
             if (bound or made) and inner is not scope and source.scope(inner) is scope:
@@ -181,7 +181,7 @@ def _shadowed(source: Source, node: ast.AST, name: str) -> bool:
 def _bound_in_module(source: Source, name: str) -> bool:
     return any(
         (alias.asname or alias.name.split(".")[0]) == name
-        for n in ast.walk(source.tree)
+        for n in source.nodes
         if isinstance(n, ast.Import | ast.ImportFrom)
         for alias in n.names
     )

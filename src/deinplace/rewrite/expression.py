@@ -199,7 +199,7 @@ def fresh_name(source: Source, stem: str, taken: set[str]) -> str:
 @lru_cache(maxsize=16)
 def _names_used(source: Source) -> frozenset[str]:
     found: set[str] = set()
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.Name):
             found.add(node.id)
         elif isinstance(node, ast.arg):

@@ -97,7 +97,7 @@ def _keeps(name: str, last: ast.stmt, tainted: set[str]) -> bool:
 def attribute_carries(source: Source) -> list[Carry]:
     """`self.h` that a method computes from `self.h`, and so carries from call to call."""
     found: list[Carry] = []
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if (
             not isinstance(node, ast.Assign)
             or not isinstance(scope := source.scope(node), Function)

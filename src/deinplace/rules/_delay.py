@@ -83,7 +83,7 @@ def call_sites(project: Project, function: ast.AST) -> int:
     return sum(
         1
         for source in (*project.sources.values(), *project.read_only.values())
-        for node in ast.walk(source.tree)
+        for node in source.nodes
         if isinstance(node, ast.Call) and ast.unparse(node.func).rsplit(".", 1)[-1] == name
     )
 
@@ -92,7 +92,7 @@ def leftover(view: Scene) -> str:
     """A doubt where gradients that the limited backward no longer leaves behind could have been consumed later."""
     source, local = view.source, view.step.local
     known = view.held
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "zero_grad":
             text = ast.unparse(node.func.value)
             if text in (view.optimizer, local) or text == "self":

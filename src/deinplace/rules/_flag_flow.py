@@ -69,7 +69,7 @@ def elsewhere(places: tuple[Place, ...], project: Project) -> list[Found]:
     """Every literal of the project that sets something called `inplace`, those in the files of the stack first."""
     files = [p.path for p in places if project.editable(p.path)]
     order = sorted(project.sources.values(), key=lambda s: files.index(s.path) if s.path in files else len(files))
-    found = [(source, _flag(source, node)) for source in order for node in ast.walk(source.tree) if _sets(source, node)]
+    found = [(source, _flag(source, node)) for source in order for node in source.nodes if _sets(source, node)]
     return found if len(found) <= LIMIT else []
 
 
@@ -106,7 +106,7 @@ def _bound(source: Source, name: ast.Name | ast.Attribute, project: Project) -> 
     """What a name or an attribute may have been given: a default, an assignment, a constant of another module."""
     if isinstance(name, ast.Attribute):
         for where in project.sources.values() if _imported(source, name) else (source,):
-            for node in ast.walk(where.tree):
+            for node in where.nodes:
                 if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
                     for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
                         last = getattr(target, "attr", getattr(target, "id", ""))
@@ -143,7 +143,7 @@ def _imported(source: Source, path: ast.Attribute) -> bool:
 def _relative(source: Source, name: str) -> bool:
     return any(
         (alias.asname or alias.name) == name
-        for node in ast.walk(source.tree)
+        for node in source.nodes
         if isinstance(node, ast.ImportFrom) and node.level
         for alias in node.names
     )

@@ -77,7 +77,7 @@ def _positional_guess(source: Source, call: ast.Call) -> Iterator[Flag]:
 def _from_variable(source: Source, call: ast.Call, value: ast.expr) -> Iterator[Flag]:
     """A name that holds the flag: a parameter's default, or an assignment in the function or the module."""
     if isinstance(value, ast.Attribute):
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             if isinstance(node, ast.Assign) and any(same(t, value) for t in node.targets):
                 yield from _assigned(source, node.value, value)
         return
@@ -135,7 +135,7 @@ def only_feeds_flags(source: Source, function: Function, name: str) -> bool:
 def _from_dict(source: Source, value: ast.expr) -> Iterator[Flag]:
     """`**{"inplace": True}`, `**dict(inplace=True)`, or a name that is bound to one of these."""
     if isinstance(value, ast.Name | ast.Attribute):
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             if isinstance(node, ast.Assign) and any(same(t, value) for t in node.targets):
                 yield from _from_dict(source, node.value)
         yield from _stored(source, value)
@@ -160,7 +160,7 @@ def _from_dict(source: Source, value: ast.expr) -> Iterator[Flag]:
 
 def _stored(source: Source, owner: ast.expr) -> Iterator[Flag]:
     """`options["inplace"] = True`."""
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if not (isinstance(node, ast.Assign) and is_true(node.value)):
             continue
         for target in node.targets:

@@ -50,7 +50,7 @@ def covering(source: Source, span: Span, kinds: type[ast.AST] | tuple[type[ast.A
     start, end = ends(span)
     around: list[tuple[int, ast.AST]] = []
     inside: list[tuple[int, ast.AST]] = []
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if not isinstance(node, kinds) or not hasattr(node, "lineno"):
             continue
         low, high = ends(span_of(node))

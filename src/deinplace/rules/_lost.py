@@ -68,5 +68,5 @@ def _declared_elsewhere(scope: ast.AST, name: str) -> bool:
 
 def _bindings(source: Source, name: str) -> Counter[str]:
     """The statements of a file that bind a name and nothing else, each with how often it stands there."""
-    found = (n for n in ast.walk(source.tree) if isinstance(n, ast.Assign) and len(n.targets) == 1)
+    found = (n for n in source.nodes if isinstance(n, ast.Assign) and len(n.targets) == 1)
     return Counter(ast.unparse(n) for n in found if isinstance(n.targets[0], ast.Name) and n.targets[0].id == name)

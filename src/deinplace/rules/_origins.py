@@ -221,7 +221,7 @@ def plain(node: ast.expr) -> bool:
 
 def written_expressions(source: Source) -> Iterator[tuple[ast.stmt, ast.expr]]:
     """Statements that write in place, with what they write."""
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.AugAssign | ast.Assign | ast.Expr) and not names.grad_off(source, node):
             target = names.written(node)
             if target is not None:

@@ -91,7 +91,7 @@ class AugmentedAssignment(Rule):
 
     def find(self, source: Source) -> Iterable[Site]:
         """Sites of this kind in a file."""
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             if isinstance(node, ast.AugAssign) and not _plainly_other(node, source):
                 site = self._site(source, node)
                 entry = load().augmented.get(site.method)

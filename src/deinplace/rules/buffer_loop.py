@@ -91,7 +91,7 @@ class BufferLoop(Rule):
 
     def find(self, source: Source) -> Iterable[Site]:
         """Writes of rows in loops that read rows of the same buffer."""
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             if isinstance(node, ast.Assign | ast.AugAssign):
                 buffer = next(buffer_of(source, node), None)
                 if buffer is not None and reads_rows(buffer):

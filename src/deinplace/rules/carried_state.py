@@ -90,7 +90,7 @@ class CarriedState(Rule):
 
     def find(self, source: Source) -> Iterable[Site]:
         """Carried names in loops whose backward retains its graph although an optimizer steps."""
-        for loop in (n for n in ast.walk(source.tree) if isinstance(n, ast.For | ast.While)):
+        for loop in (n for n in source.nodes if isinstance(n, ast.For | ast.While)):
             view = Round(source, loop, loop.body[0], _actions(source, loop))
             retained = [a for a in view.actions if a.kind == "backward" and _keeps(a)]
             if retained and any(a.kind == "step" for a in view.actions) and _innermost(loop, retained[0]):

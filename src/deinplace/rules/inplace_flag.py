@@ -115,7 +115,7 @@ class InplaceFlag(Rule):
 
     def find(self, source: Source) -> Iterable[Site]:
         """Sites of this kind in a file."""
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             if isinstance(node, ast.Call) and _flags.position(source, node) is not None:
                 if any(_flags.is_true(flag.node) for flag in _flags.flags(source, node)):
                     yield self._site(source, node)
@@ -202,7 +202,7 @@ class InplaceFlag(Rule):
             title = f"switch `inplace` off {flag.where}"
             made = _clone.rewrite(self.code, source, title, [flag.edit, *bound], flag.node)
             starts = {e.start for e in bound}
-            calls = [n for n in ast.walk(source.tree) if isinstance(n, ast.Expr) and source.bounds(n)[0] in starts]
+            calls = [n for n in source.nodes if isinstance(n, ast.Expr) and source.bounds(n)[0] in starts]
             touched = dict.fromkeys([*made.touches, *((source.path, source.qualname(n)) for n in calls)])
             yield dataclasses.replace(made, touches=tuple(touched))
 

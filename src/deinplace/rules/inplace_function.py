@@ -75,7 +75,7 @@ class InplaceFunction(Rule):
     def find(self, source: Source) -> Iterable[Site]:
         """Sites of this kind in a file."""
         known = _names.imports(source)
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             if isinstance(node, ast.Call) and _written(node, known) is not None:
                 yield self._site(source, node, known)
 

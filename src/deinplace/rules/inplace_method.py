@@ -107,7 +107,7 @@ class InplaceMethod(Rule):
 
     def find(self, source: Source) -> Iterable[Site]:
         """Sites of this kind in a file."""
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             if isinstance(node, ast.Call) and is_write(source, node):
                 yield self._site(source, node)
 

@@ -83,7 +83,7 @@ class LeafWrite(Rule):
 
     def find(self, source: Source) -> Iterable[Site]:
         """Updates of a tensor by its own `.grad` where autograd is on: wrong whatever the tensor's type."""
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             if not isinstance(node, ast.AugAssign | ast.Expr) or names.grad_off(source, node):
                 continue
             target = names.written(node)

@@ -81,7 +81,7 @@ class StepBeforeBackward(Rule):
 
     def find(self, source: Source) -> Iterable[Site]:
         """Steps that a backward follows whose loss was computed before them."""
-        scopes = [source.tree, *(n for n in ast.walk(source.tree) if isinstance(n, Function))]
+        scopes = [source.tree, *(n for n in source.nodes if isinstance(n, Function))]
         for scope in scopes:
             found = [a for a in actions(source, scope) if a.owner is scope]
             for at, step in enumerate(found):

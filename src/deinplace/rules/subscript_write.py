@@ -83,7 +83,7 @@ class SubscriptWrite(Rule):
 
     def find(self, source: Source) -> Iterable[Site]:
         """Sites of this kind in a file."""
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             if isinstance(node, ast.Assign):
                 target = _written(node)
                 if isinstance(target, ast.Attribute) or (target is not None and _names.indexes_tensor(target)):

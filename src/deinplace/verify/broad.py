@@ -93,7 +93,7 @@ def with_functions_at(
     found = [(path, name) for path, names in functions.items() for name in names]
     for path, source in sources.items():
         wanted = {line for where, line in lines if where == path}
-        for node in ast.walk(source.tree) if wanted else ():
+        for node in source.nodes if wanted else ():
             if isinstance(node, ast.stmt) and node.lineno in wanted:
                 found.append((path, source.qualname(node)))
     return by_path(found)

@@ -281,5 +281,5 @@ def _functions(path: Path) -> dict[str, str]:
         source = Source.parse(str(path), path.read_bytes())
     except (OSError, SourceError):
         return {}
-    found = (node for node in ast.walk(source.tree) if isinstance(node, ast.FunctionDef))
+    found = (node for node in source.nodes if isinstance(node, ast.FunctionDef))
     return {source.qualname(node.body[0]): ast.dump(node) for node in found}

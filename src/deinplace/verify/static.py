@@ -218,7 +218,7 @@ def _answers(source: Source | None, write: Write) -> bool:
     """
     if source is None:
         return False
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if not isinstance(node, ast.FunctionDef) or source.qualname(node.body[0]) != write.place.function:
             continue
         names = {a.arg for a in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)}

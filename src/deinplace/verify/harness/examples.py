@@ -77,7 +77,7 @@ def examples(sources: Mapping[str, Source], wanted: Sequence[Target], cwd: str) 
 def _docstrings(source: Source) -> Iterator[tuple[str, ast.Module]]:
     """Where an example stands, and its code."""
     kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if not isinstance(node, kinds):
             continue
         text = ast.get_docstring(node)

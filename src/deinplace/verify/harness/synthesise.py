@@ -171,7 +171,7 @@ def constructions(sources: Iterable[Source]) -> dict[str, tuple[str, ...]]:
     """Calls with literal arguments only, by the last name of what is called: `UNet(3, 2)`."""
     found: dict[str, dict[str, None]] = {}
     for source in sources:
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name | ast.Attribute):
                 continue
             name = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
