@@ -76,15 +76,25 @@ def check(before: Source, after: str, edits: Sequence[Edit]) -> Source:
     return result
 
 
-def patched(sources: Mapping[str, Source], rewrites: Iterable[Rewrite]) -> dict[str, Source]:
-    """All files after some rewrites.
+def patched(
+    sources: Mapping[str, Source], rewrites: Iterable[Rewrite], known: dict[tuple[Edit, ...], Source] | None = None
+) -> dict[str, Source]:
+    """All files after some rewrites; `known` keeps each file by its edits, for who tries many that share some.
 
     Raises:
         OverlapError: two of them edit the same place.
         CheckError: the result would not be what it should.
     """
-    edits = [e for r in rewrites for e in r.edits]
-    changed = {p: check(sources[p], apply(sources[p], edits), edits) for p in {e.path for e in edits}}
+    by_path: dict[str, list[Edit]] = {}
+    for rewrite in rewrites:
+        for edit in rewrite.edits:
+            by_path.setdefault(edit.path, []).append(edit)
+    changed: dict[str, Source] = {}
+    for path, edits in by_path.items():
+        found = known.get(tuple(edits)) if known is not None else None
+        changed[path] = found if found is not None else check(sources[path], apply(sources[path], edits), edits)
+        if known is not None:
+            known[tuple(edits)] = changed[path]
     return {**sources, **changed}
 
 

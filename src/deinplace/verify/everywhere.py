@@ -12,7 +12,7 @@ from deinplace.analysis.safety import Safety
 from deinplace.analysis.session import Session, merged
 from deinplace.analysis.source import Source
 from deinplace.analysis.terms import Terms
-from deinplace.model import Rewrite, Site, Span
+from deinplace.model import Edit, Rewrite, Site, Span
 from deinplace.rewrite.apply import CheckError, OverlapError, patched
 from deinplace.rules import sites, static_candidates
 from deinplace.rules.base import Project
@@ -106,6 +106,8 @@ class _Bench:
         self.session = Session(sources, self.terms, lenient=False, wanted=wanted, every=True)
         self.before = self.refined(self.session.report)
         self.written: Written = {}
+        self.files: dict[tuple[Edit, ...], Source] = {}
+        """Files by the edits that made them."""
         self.current = self.run(patched(sources, taken)) if taken else self.before
         self.whole = self.session.entering([e for r in taken for e in r.edits]) is None
         """Whether only a run of the whole project can tell what a rewrite does."""
@@ -171,7 +173,7 @@ class _Bench:
         """What the program does with these rewrites, where nobody sees a difference but that there are fewer writes."""
         rewrites = [r for _, r, _ in todo]
         try:
-            out = patched(self.sources, [*self.taken, *rewrites])
+            out = patched(self.sources, [*self.taken, *rewrites], self.files)
         except (OverlapError, CheckError):
             return None
         part = None if self.whole else self._part(rewrites, out)
