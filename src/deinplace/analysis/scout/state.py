@@ -19,7 +19,7 @@ from deinplace.analysis.scout.members import (
 )
 from deinplace.analysis.values import Cls, Mod, Ref
 
-STEPS = 30_000
+STEPS = 10_000
 """So many nodes are looked at for one function, at most."""
 
 

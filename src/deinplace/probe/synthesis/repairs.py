@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+from .shapes import spoken
 from .values import Group, Plain, Tensor, Value, mapped, tensors
 
 Values = tuple[Value, ...]
@@ -51,6 +52,8 @@ Change = Callable[[Tensor], Iterator[Tensor]]
 
 def _changes(text: str, numbers: Sequence[int]) -> Iterator[Change]:
     yield from _kinds(text)
+    for shape in spoken(text):
+        yield lambda t, shape=shape: iter([replace(t, shape=shape)] if t.shape != shape else [])  # type: ignore[misc]
     yield from _ranks(text)
     yield from _sizes(text)
     said = [int(n) for n in dict.fromkeys(re.findall(r"(?<![\w.])\d{1,4}(?![\w.]*\.\d)", text))]

@@ -18,6 +18,7 @@ from torch import nn
 from .guide import Guide
 from .names import known
 from .search import Slot, State
+from .shapes import documented
 from .usage import attributes_anywhere, module_path, usage
 from .values import Group, Plain, Tensor, Value, imports, parse
 
@@ -111,6 +112,8 @@ def _used(
 ) -> Iterator[Value]:
     """Values that the text of the function asks for."""
     use = usage(function, name)
+    if annotation is inspect.Parameter.empty or "tensor" in _kinds(annotation):
+        yield from (Tensor("float", shape) for shape in documented(function, name)[:2])
     if use.keys:
         yield Group((guide.main,) * len(use.keys), "dict", use.keys)
     if use.number and not use.tensor:
