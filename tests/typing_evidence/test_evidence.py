@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from deinplace.analysis.machine import Write
+from deinplace.analysis.records import Write
 from deinplace.analysis.run import analyse
 from deinplace.analysis.source import Source
 from deinplace.typing_evidence import CHECKERS, TypeEvidence, ask

@@ -6,7 +6,8 @@ import ast
 from dataclasses import replace
 
 from deinplace.analysis import calls, context, declared, facts, names, ops, writes
-from deinplace.analysis.machine import Machine, UnreachedError
+from deinplace.analysis.machine import Machine
+from deinplace.analysis.records import UnreachedError
 from deinplace.analysis.values import (
     NONE,
     NUMBER,

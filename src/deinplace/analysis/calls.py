@@ -9,9 +9,10 @@ from deinplace.analysis import attributes, builtin, context, declared, facts, mo
 from deinplace.analysis.arguments import arguments
 from deinplace.analysis.index import FunctionInfo
 from deinplace.analysis.iteration import iterate
-from deinplace.analysis.machine import ExhaustedError, Frame, Machine
+from deinplace.analysis.machine import Machine
 from deinplace.analysis.memory import Memory
 from deinplace.analysis.modules import MODULE_METHODS, parameter_of
+from deinplace.analysis.records import ExhaustedError, Frame
 from deinplace.analysis.values import (
     NONE,
     Bound,

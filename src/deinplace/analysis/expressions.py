@@ -8,8 +8,9 @@ from collections.abc import Callable
 
 from deinplace.analysis import attributes, calls, ops
 from deinplace.analysis.iteration import iterate
-from deinplace.analysis.machine import ExhaustedError, Loop, Machine
+from deinplace.analysis.machine import Machine
 from deinplace.analysis.names import lookup
+from deinplace.analysis.records import ExhaustedError, Loop
 from deinplace.analysis.values import (
     NONE,
     NUMBER,

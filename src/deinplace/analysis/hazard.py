@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from deinplace.analysis.machine import Save, Write
+from deinplace.analysis.records import Save, Write
 from deinplace.analysis.run import Hit, Report
 from deinplace.model import Evidence, Place, Span
 

@@ -7,7 +7,8 @@ import builtins
 
 from deinplace.analysis.imports import bindings
 from deinplace.analysis.index import ModuleInfo
-from deinplace.analysis.machine import ExhaustedError, Frame, Machine
+from deinplace.analysis.machine import Machine
+from deinplace.analysis.records import ExhaustedError, Frame
 from deinplace.analysis.values import Fields, Mod, Other, Ref, Ten, Value
 
 _BUILTINS = frozenset(dir(builtins))

@@ -6,8 +6,9 @@ import ast
 from dataclasses import replace
 
 from deinplace.analysis import declared, dtypes, facts, shapes
-from deinplace.analysis.machine import Machine, Save
+from deinplace.analysis.machine import Machine
 from deinplace.analysis.memory import tensors_in
+from deinplace.analysis.records import Save
 from deinplace.analysis.source import span_of
 from deinplace.analysis.values import (
     NO_IDS,

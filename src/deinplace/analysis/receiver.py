@@ -8,8 +8,9 @@ from deinplace.analysis import calls
 from deinplace.analysis.arguments import arguments
 from deinplace.analysis.context import special
 from deinplace.analysis.index import ClassInfo, FunctionInfo
-from deinplace.analysis.machine import Added, ExhaustedError, Machine, Settled
+from deinplace.analysis.machine import Machine
 from deinplace.analysis.memory import Memory
+from deinplace.analysis.records import Added, ExhaustedError, Settled
 from deinplace.analysis.values import Cls, Fn, Obj, Other, Value
 
 

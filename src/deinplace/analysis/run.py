@@ -9,10 +9,11 @@ from dataclasses import dataclass, field, replace
 from deinplace.analysis import calls, expressions, prefilter, statements
 from deinplace.analysis.arguments import arguments
 from deinplace.analysis.index import FunctionInfo, Index, ModuleInfo
-from deinplace.analysis.machine import ExhaustedError, Frame, Machine, Save, UnreachedError, Write
+from deinplace.analysis.machine import Machine
 from deinplace.analysis.memory import Memory
 from deinplace.analysis.names import run_module
 from deinplace.analysis.receiver import receiver
+from deinplace.analysis.records import ExhaustedError, Frame, Save, UnreachedError, Write
 from deinplace.analysis.source import Source, span_of
 from deinplace.analysis.terms import Terms
 from deinplace.analysis.values import NONE, Const, Fields, Fn, Obj, Other, Storage, Ten, Value

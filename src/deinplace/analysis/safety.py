@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from deinplace.analysis.machine import Write
+from deinplace.analysis.records import Write
 from deinplace.analysis.run import Hit, Report, Unit
 
 Key = tuple[str, str, str, str, str]

@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator
 from deinplace.analysis import attributes, context, declared, facts, writes
 from deinplace.analysis.expressions import OPERATORS, binary, evaluate, truth
 from deinplace.analysis.iteration import iterate
-from deinplace.analysis.machine import Loop, Machine, UnreachedError
+from deinplace.analysis.machine import Machine
 from deinplace.analysis.memory import Memory, tensors_in
 from deinplace.analysis.names import import_statement, lookup
+from deinplace.analysis.records import Loop, UnreachedError
 from deinplace.analysis.source import span_of
 from deinplace.analysis.values import (
     NONE,

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from deinplace.analysis import declared, dtypes, facts, ops, shapes, signs
-from deinplace.analysis.machine import Machine, Write
+from deinplace.analysis.machine import Machine
 from deinplace.analysis.memory import stronger
+from deinplace.analysis.records import Write
 from deinplace.analysis.source import span_of
 from deinplace.analysis.values import NO_IDS, NONE, Const, Fields, Ten, Torch, Union, Value, evolved
 from deinplace.catalog import FunctionInfo

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from deinplace.analysis.machine import Write
+from deinplace.analysis.records import Write
 from deinplace.analysis.run import Report
 from deinplace.analysis.source import Source, span_of
 from deinplace.model import Span

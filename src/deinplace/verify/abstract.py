@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from deinplace.analysis import safety
 from deinplace.analysis.index import Index
-from deinplace.analysis.machine import Write
+from deinplace.analysis.records import Write
 from deinplace.analysis.run import Refine, Report, Unit, analyse
 from deinplace.analysis.safety import Safety
 from deinplace.analysis.session import Session, merged

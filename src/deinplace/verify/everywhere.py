@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
 from deinplace.analysis import safety
-from deinplace.analysis.machine import Write
+from deinplace.analysis.records import Write
 from deinplace.analysis.run import Refine, Report, Unit, analyse
 from deinplace.analysis.safety import Safety
 from deinplace.analysis.session import Session, merged

@@ -100,6 +100,11 @@ def test_what_is_written_while_an_object_is_built_needs_no_call(found: Found) ->
     assert "uniform=True" in text_of(found["Started"])
 
 
+def test_a_helper_is_reached_through_a_function_that_calls_it(found: Found) -> None:
+    assert found["_blended"].complete, found["_blended"].reason
+    assert "blend(image)" in text_of(found["_blended"])
+
+
 def test_what_hangs_on_chance_hangs_on_a_seed(found: Found) -> None:
     assert found["shaken"].complete
     assert "import random\n" in text_of(found["shaken"]) and "    random.seed(0)\n" in text_of(found["shaken"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -14,6 +15,9 @@ from .slots import arguments, slots
 from .stage import DOUBTED, Stage, call_text, differentiable, needed, scalar, snake
 from .text import Scene
 
+CALLERS = 4
+"""Functions that are called for the sake of what they call."""
+
 
 def exercise_function(stage: Stage, function: Callable[..., Any]) -> None:
     """Scenes for a function of the file."""
@@ -25,9 +29,34 @@ def exercise_function(stage: Stage, function: Callable[..., Any]) -> None:
 
         by_optimizers(stage)
     if stage.left():
+        by_callers(stage, stage.name)
+    if stage.left():
         from .modules import by_users
 
         by_users(stage, stage.name)
+
+
+def by_callers(stage: Stage, name: str) -> None:
+    """Functions of the file that name it, and those that name these: called, they may reach what is left."""
+    module, names, seen = stage.module.__name__, [name], {name}
+    while names and len(seen) <= CALLERS:
+        called = names.pop(0)
+        for thing in list(vars(stage.module).values()):
+            if not _names(thing, called, module) or thing.__name__ in seen or stage.late() or not stage.left():
+                continue
+            own = thing.__name__
+            seen.add(own)
+            names.append(own)
+            chosen = slots(thing, True, Guide())
+            calls(stage, thing, chosen, own, [], [(module, own)], f"test_{snake(own)}", share=0.2, needs_new=True)
+
+
+def _names(thing: Any, name: str, module: str) -> bool:
+    """Whether something is a function of the file that names another."""
+    if not inspect.isfunction(thing) or thing.__module__ != module:
+        return False
+    code = getattr(inspect.unwrap(thing), "__code__", None)
+    return code is not None and name in code.co_names
 
 
 def calls(

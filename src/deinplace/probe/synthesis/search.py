@@ -79,7 +79,8 @@ class Search:
                 yield Found(state, trial)
                 if trial.fault == "out-grad":
                     push(self._as_data(state), trial.progress + 1, depth + 1)
-                for more in (*self._all_options(state), *self._alternatives(state, range(len(self.slots)))):
+                every = range(len(self.slots))
+                for more in (*self._all_options(state), self._as_data(state), *self._alternatives(state, every)):
                     push(more, trial.progress - 1, depth + 1)
                 continue
             if self.best is None or trial.progress > self.best.progress:
