@@ -72,7 +72,7 @@ class Builder:
         if trial.error is None and isinstance(trial.result, wants or self.cls):
             yield Built(trial.result, text, imports or (self.own,))
         elif trial.error is not None:
-            self.stage.reason = trial.message
+            self.stage.blame(trial)
 
     def _searched(self) -> Iterator[Built]:
         stage = self.stage
@@ -92,7 +92,7 @@ class Builder:
                 continue
             yield Built(found.trial.result, *self.described(found.state), found.state)
         if search.best is not None and not stage.built:
-            stage.reason = f"not built: {search.best.message}"
+            stage.furthest, stage.reason = search.best.progress, f"not built: {search.best.message}"
 
     def _small(self) -> State | None:
         """Small sizes in place of large defaults, where the class is a whole model by its defaults."""

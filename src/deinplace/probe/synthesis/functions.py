@@ -107,7 +107,7 @@ def calls(
             break
     stage.stuck = search.best if first is None else None
     if stage.stuck is not None:
-        stage.reason = stage.stuck.message
+        stage.blame(stage.stuck)
     return first
 
 

@@ -49,6 +49,8 @@ class Stage:
     seen: bool = False
     """True where an object was built as the project builds one somewhere."""
     reason: str = ""
+    furthest: int = 0
+    """How far the attempt came that `reason` is of."""
     stuck: Trial | None = None
     """The attempt that came furthest of the last search that found nothing."""
     report: Callable[[], None] = lambda: None
@@ -94,6 +96,11 @@ class Stage:
                 args.append(self.value(value))
         return args, kwargs
 
+    def blame(self, trial: Trial) -> None:
+        """Tell why the attempt failed that came furthest."""
+        if trial.progress >= self.furthest:
+            self.furthest, self.reason = trial.progress, trial.message
+
     def keep(self, scene: Scene, needs_new: bool = False) -> bool:
         """Run a scene's text as a user would; keep it if it ends well (and, where asked, reaches something new)."""
         wants = dict.fromkeys((*scene.imports, *(("", name) for name in self.chance)))
@@ -109,7 +116,7 @@ class Stage:
         trial = self.tracer.run(space[scene.name])
         scene = replace(scene, seconds=round(time.process_time() - start, 3))
         if not trial.done:
-            self.reason = trial.message
+            self.blame(trial)
             return False
         new = trial.lines.get(self.path, set()) & self.left()
         if needs_new and not new:
