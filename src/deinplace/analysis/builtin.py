@@ -16,6 +16,7 @@ from deinplace.analysis.values import (
     Const,
     Fields,
     Items,
+    Mod,
     Obj,
     Other,
     Ref,
@@ -374,7 +375,11 @@ def _globals(m: Machine, args: list[Value], keywords: dict[str, Value], node: as
 
 def _locals(m: Machine, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
     """`locals()`, and `vars()` of nothing: what this function's names hold; `vars(x)`: what x holds."""
-    return _seen(m, set() if args else {m.frame.fid, *m.frame.closure}, args)
+    if not args:
+        return _seen(m, {m.frame.fid, *m.frame.closure}, args)
+    if isinstance(args[0], Mod):
+        return _seen(m, {m.globals[args[0].path]} if args[0].path in m.globals else set(), args)
+    return _seen(m, set(), args) if isinstance(args[0], Obj) else _anything(m, args, keywords, node)
 
 
 def _anything(m: Machine, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
