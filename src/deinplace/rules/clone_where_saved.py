@@ -9,6 +9,7 @@ from deinplace.analysis.source import Source
 from deinplace.model import Event, Place, Rewrite, Site, Span
 from deinplace.rewrite.expression import clone, pure
 from deinplace.rules import _clone, _locate
+from deinplace.rules._written_back import statement_write, written_back
 from deinplace.rules.base import Incident, Project, Rule
 
 
@@ -98,6 +99,9 @@ class CloneWhereSaved(Rule):
             return
         if _chained_write(source, node):
             return
+        if (written := statement_write(source, node)) is not None:  # nobody would get the clone
+            yield from written_back(self.code, source, written)
+            return
         title = f"clone the result of `{_short(source, node)}`, which keeps it for backward"
         yield _clone.rewrite(self.code, source, title, clone(source, node), node)
 
@@ -105,6 +109,9 @@ class CloneWhereSaved(Rule):
         nodes = _outermost([n for span in save.expressions if (n := _expression(source, span)) is not None])
         if not nodes:
             return
+        for written in filter(None, [statement_write(source, node) for node in nodes]):
+            yield from written_back(self.code, source, written)
+            nodes = [node for node in nodes if statement_write(source, node) is None]
         if len(nodes) > 1:
             edits = [edit for node in nodes for edit in clone(source, node)]
             yield _clone.rewrite(self.code, source, _title(source, nodes), edits, nodes[0])
