@@ -132,6 +132,8 @@ UNTOUCHED = {
     "seen-by-a-function-that-asks-globals": "state = torch.zeros(2)\ndef peek():\n    return globals()['state']\nkept = peek()\nstate += 1.0\nprint(kept)\n",
     "seen-by-locals": "def f():\n    t = torch.zeros(2)\n    kept = locals()['t']\n    t += 1.0\n    return kept\n",
     "seen-by-vars-of-an-object": "class A:\n    def __init__(self):\n        self.t = torch.zeros(2)\n    def go(self):\n        kept = vars(self)['t']\n        self.t += 1.0\n        return kept\n",
+    "a-print-shows-the-graph": "x = torch.zeros(2, requires_grad=True)\ny = x * 2.0\nwith torch.no_grad():\n    y.mul_(2.0)\nprint(y)\n",
+    "a-formatted-text-shows-the-graph": "x = torch.zeros(2, requires_grad=True)\ny = x * 2.0\nwith torch.no_grad():\n    y.mul_(2.0)\ntext = f'{y}'\n",
     "seen-by-executed-text": "t = torch.zeros(2)\nk = t\nexec('k += 1.0')\nt *= 2.0\nprint(k)\n",
     "written-by-operator": "import operator\n\n\ndef f():\n    t = torch.zeros(2)\n    u = t\n    t += 1.0\n    operator.iadd(u, 2.0)\n    return t\n",
     "kept-in-a-default": "def show(x, seen=[]):\n    seen.append(x)\n    return len(seen)\n\n\nx = torch.zeros(2)\nshow(x)\nx += 1.0\nprint(show.__defaults__)\n",

@@ -176,7 +176,7 @@ def _extreme(m: Machine, args: list[Value], keywords: dict[str, Value], node: as
 
 
 def _print(m: Machine, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
-    m.observe("print", *(m.term_of(a) for a in args))
+    m.observe("print", *(m.term_of(a) for a in args), *(m.graphs_of(a) for a in args))
     return NONE
 
 

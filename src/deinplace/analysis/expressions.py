@@ -331,7 +331,7 @@ def _joined(m: Machine, node: ast.JoinedStr) -> Value:
         if isinstance(part, ast.FormattedValue):
             value = evaluate(m, part.value)
             if isinstance(value, Ten):
-                m.observe("format", m.term_of(value))
+                m.observe("format", m.term_of(value), m.graph_of(value))
     return STRING
 
 
