@@ -164,3 +164,27 @@ def test_a_forked_child_does_not_repeat_what_its_parent_saw(tmp_path: Path) -> N
         run = lab.run(Driver((sys.executable, "train.py"), str(tmp_path)), Settings(watch=True))
     assert len(run.processes) == 2
     assert (len(run.gather("conflicts")), run.total("backwards")) == (1, 1)
+
+
+SEVERAL = """\
+import torch
+torch.manual_seed(0)
+first, second = (torch.ones(n, requires_grad=True) for n in (2, 3))
+one, two = torch.optim.SGD([first], lr=0.1), torch.optim.SGD([second], lr=0.1)
+(first * 2).sum().backward()
+(second * 3).sum().backward()
+one.step()
+two.step()
+"""
+
+
+def test_optimizers_keep_their_names_when_their_steps_change_places(tmp_path: Path) -> None:
+    swapped = SEVERAL.replace("one.step()\ntwo.step()\n", "two.step()\none.step()\n")
+    with Laboratory() as lab:
+        runs = []
+        for name, text in (("a", SEVERAL), ("b", swapped)):
+            (tmp_path / f"{name}.py").write_text(text)
+            driver = Driver((sys.executable, f"{name}.py"), str(tmp_path))
+            runs.append(lab.run(driver, Settings(watch=False, record=True)))
+        comparison = compare(runs[0], runs[1], Comparison(), reordered=True, calls=False)
+    assert (comparison.differences, comparison.steps) == ([], 2)

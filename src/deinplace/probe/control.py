@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 import threading
 from collections.abc import Iterator
@@ -222,6 +223,15 @@ def _follow_steps(state: Any, torch: Any) -> None:
         if limit and state.steps >= limit:
             _stop(state)
 
+    plain = torch.optim.Optimizer.__init__
+
+    @functools.wraps(plain)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        if state.recorder is not None:
+            state.recorder.number(self)
+        plain(self, *args, **kwargs)
+
+    torch.optim.Optimizer.__init__ = __init__
     register_optimizer_step_pre_hook(before)
     register_optimizer_step_post_hook(after)
 

@@ -9,6 +9,7 @@ import json
 import random
 import sys
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -38,6 +39,9 @@ class Recorder:
         self.costs = Costs(torch, state)
         self.file = open(f"{state.stem}.rec", "w", encoding="utf-8")  # noqa: SIM115 - open as long as the process
         self.optimizers: list[Any] = []
+        self.numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        """Optimizers in the order of their construction, which a step that moves does not change."""
+        self.built = 0
         self.calls: dict[str, int] = {}
         self.quiet = False
         self.labels: dict[int, str] = {}
@@ -99,11 +103,18 @@ class Recorder:
         known = self.labels.get(id(leaf))
         return known or f"leaf {'nested' if leaf.is_nested else tuple(leaf.shape)} {leaf.dtype}"
 
+    def number(self, optimizer: Any) -> int:
+        """The optimizer's place among all that were constructed, or else seen."""
+        if optimizer not in self.numbers:
+            self.numbers[optimizer] = self.built
+            self.built += 1
+        return self.numbers[optimizer]
+
     def before_step(self, optimizer: Any) -> None:
         """Gradients that the step consumes."""
         self.idle = False
         if optimizer not in self.optimizers:
-            index = len(self.optimizers)
+            index = self.number(optimizer)
             self.optimizers.append(optimizer)
             for g, group in enumerate(optimizer.param_groups):
                 for i, parameter in enumerate(group["params"]):
@@ -133,7 +144,7 @@ class Recorder:
         return out
 
     def _title(self, optimizer: Any) -> str:
-        return f"{type(optimizer).__name__} {self.optimizers.index(optimizer)}"
+        return f"{type(optimizer).__name__} {self.number(optimizer)}"
 
     def _each(self, optimizer: Any, pick: Callable[[Any], Any]) -> dict[str, Any]:
         out = {}
