@@ -224,6 +224,45 @@ for it in range(2):
 """
 )
 
+TEMPERATURE = (
+    HEAD
+    + """
+class Agent:
+    def __init__(self):
+        self.actor, self.critic = gen, disc
+        self.log_alpha = torch.zeros(1, requires_grad=True)
+        self.opt_q = torch.optim.SGD([*self.critic.parameters()], lr=0.1)
+        self.opt_alpha = torch.optim.SGD([self.log_alpha], lr=0.1)
+        self.opt_pi = torch.optim.SGD(self.actor.parameters(), lr=0.1)
+
+    def learn(self):
+        loss_q = bce(self.critic(real), 1.0)
+        act = self.actor(noise)
+        loss_pi = (self.log_alpha.exp() * act.pow(2)).mean() - self.critic(act).mean()  # <- save
+        loss_alpha = (self.log_alpha * act.detach().mean()).mean()
+        self.opt_q.zero_grad()
+        loss_q.backward()
+        self.opt_q.step()  # <- write
+        self.opt_alpha.zero_grad()
+        loss_alpha.backward()
+        self.opt_alpha.step()
+        self.opt_pi.zero_grad()
+        loss_pi.backward()  # <- backward
+        self.opt_pi.step()
+
+
+agent = Agent()
+for _ in range(2):
+    agent.learn()
+"""
+)
+HELPER_CLIPS = SHARED.replace(
+    "opt_g = torch.optim.SGD(gen.parameters(), lr=0.1)\nopt_d = torch.optim.SGD(disc.parameters(), lr=0.1)\n",
+    "opt_g, opt_d = torch.optim.SGD(gen.parameters(), lr=0.1), torch.optim.SGD(disc.parameters(), lr=0.1)\n\n\n"
+    'def clip(net, bound):\n    """Clips weights."""\n    with torch.no_grad():\n'
+    "        for p in net.parameters():\n            p.clamp_(-bound, bound)\n\n\n",
+).replace("    opt_d.step()  # <- write\n", "    opt_d.step()  # <- write\n    clip(disc, 0.2)\n")
+
 
 def literal(before: Any, rewrites: list[Rewrite], how: str = "safe") -> Rewrite:
     """The first offered rewrite that runs; it must be the same program as `before` with saved tensors cloned."""
@@ -265,6 +304,8 @@ def offered(before: Any, incident: Incident) -> list[Rewrite]:
         pytest.param(GROUPS, ("save", "write", "backward"), id="parameter-groups"),
         pytest.param(FROZEN, ("save", "write", "backward"), id="frozen-layer"),
         pytest.param(SCHEDULED, ("save", "write", "backward"), id="schedule-of-the-delayed-step"),
+        pytest.param(TEMPERATURE, ("save", "write", "backward"), id="optimizer-of-one-tensor-between"),
+        pytest.param(HELPER_CLIPS, ("save", "write", "backward"), id="weights-clipped-by-a-helper"),
     ],
 )
 def test_each_step_consumes_what_it_did(program: Make, code: str, marks: tuple[str, str, str]) -> None:

@@ -65,6 +65,19 @@ def assignments(scope: ast.AST, text: str) -> list[ast.Assign | ast.AnnAssign]:
     return sorted(found, key=lambda n: (n.lineno, n.col_offset))
 
 
+def value_for(statement: ast.Assign | ast.AnnAssign, text: str) -> ast.expr | None:
+    """What an assignment binds to `text`: in `a, b = f(), g()` that is an element of the right side."""
+    value = statement.value
+    for target in statement.targets if isinstance(statement, ast.Assign) else [statement.target]:
+        if not isinstance(target, ast.Tuple | ast.List) or not isinstance(value, ast.Tuple | ast.List):
+            continue
+        spread = any(isinstance(e, ast.Starred) for e in (*target.elts, *value.elts))
+        for element, each in zip(target.elts, value.elts, strict=False):
+            if not spread and len(target.elts) == len(value.elts) and ast.unparse(element) == text:
+                return each
+    return value
+
+
 def flat(target: ast.expr) -> Iterator[ast.expr]:
     """The names that a target binds, tuples taken apart."""
     if isinstance(target, ast.Tuple | ast.List):
@@ -74,6 +87,22 @@ def flat(target: ast.expr) -> Iterator[ast.expr]:
         yield from flat(target.value)
     else:
         yield target
+
+
+def chains(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
+    """The longest dotted names inside a node."""
+    if isinstance(node, ast.Name):
+        yield node.id, node
+        return
+    if isinstance(node, ast.Attribute):
+        base: ast.expr = node
+        while isinstance(base, ast.Attribute):
+            base = base.value
+        if isinstance(base, ast.Name):
+            yield ast.unparse(node), node
+            return
+    for child in ast.iter_child_nodes(node):
+        yield from chains(child)
 
 
 def mentions(node: ast.AST, text: str) -> bool:

@@ -10,7 +10,8 @@ from deinplace.model import Edit
 from deinplace.rewrite.block import indent_unit
 from deinplace.rules import _bindings as names
 from deinplace.rules import _lines as lines
-from deinplace.rules._actions import Action, of_statement
+from deinplace.rules._actions import Action, helper_of, of_statement
+from deinplace.rules._intent import argument_for
 from deinplace.rules._optimizers import held, holds, inputs, related
 from deinplace.rules._scene import Scene, between, inner_chain, reads
 from deinplace.rules.base import Project
@@ -217,6 +218,8 @@ def _own(view: Scene, statement: ast.stmt) -> bool:
     source, known = view.source, view.held
     if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
         found = of_statement(source, statement, view.scope)
+        if not found:
+            return _clamps(view, statement)
         if len(found) != 1 or found[0].call is not statement.value:
             return False
         action = found[0]
@@ -232,9 +235,9 @@ def _own(view: Scene, statement: ast.stmt) -> bool:
 
 
 def _clamps(view: Scene, statement: ast.stmt) -> bool:
-    """`for p in net.parameters(): p.data.clamp_(...)` over the parameters of this optimizer alone."""
+    """`for p in net.parameters(): p.data.clamp_(...)` over the parameters of this optimizer alone, or a call of it."""
     known = view.held
-    body = statement
+    body, passed = _helper_body(view.source, statement)
     while isinstance(body, ast.With) and len(body.body) == 1 and "no_grad" in ast.unparse(body.items[0]):
         body = body.body[0]
     if known is None or not isinstance(body, ast.For) or not isinstance(body.target, ast.Name):
@@ -242,10 +245,23 @@ def _clamps(view: Scene, statement: ast.stmt) -> bool:
     over = body.iter
     if not (isinstance(over, ast.Call) and isinstance(over.func, ast.Attribute) and over.func.attr == "parameters"):
         return False
-    if ast.unparse(over.func.value) not in known.roots:
+    if passed.get(ast.unparse(over.func.value), ast.unparse(over.func.value)) not in known.roots:
         return False
     written = [names.written(s) for s in body.body]
     return all(w is not None and ast.unparse(names.root(w)) == body.target.id for w in written)
+
+
+def _helper_body(source: Source, statement: ast.stmt) -> tuple[ast.stmt, dict[str, str]]:
+    """The one statement of the helper that a statement calls, and what is passed to it; or the statement itself."""
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    helper = helper_of(source, call) if isinstance(call, ast.Call) else None
+    if helper is None or not isinstance(call, ast.Call) or helper.decorator_list:
+        return statement, {}
+    inner = [s for s in helper.body if not (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))]
+    if len(inner) != 1:
+        return statement, {}
+    taken = {p: argument_for(call, helper, p) for p in names.parameters(helper) if p != "self"}
+    return inner[0], {p: "" if a is None else ast.unparse(a) for p, a in taken.items()}
 
 
 def _pass_by(view: Scene, project: Project, plan: Plan) -> bool:

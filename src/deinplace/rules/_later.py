@@ -11,7 +11,7 @@ from deinplace.rules import _bindings as names
 from deinplace.rules import _lines as lines
 from deinplace.rules._actions import class_of, helper_of, of_statement
 from deinplace.rules._optimizers import related
-from deinplace.rules._scene import chains, lift, parting
+from deinplace.rules._scene import lift, parting
 from deinplace.rules.base import Project
 
 _HARMLESS = frozenset(
@@ -53,14 +53,14 @@ def written_later(rule: str, site: Site, conflict: Conflict, project: Project) -
 
 def _touched(source: Source, moved: ast.stmt) -> set[str]:
     """Dotted names of what a statement reads or writes; `self` and globals of a helper of the file are followed."""
-    found = {text for text, _ in chains(moved) if text.split(".")[0] not in _bound(moved)}
+    found = {text for text, _ in names.chains(moved) if text.split(".")[0] not in _bound(moved)}
     for call in (n for n in ast.walk(moved) if isinstance(n, ast.Call)):
         helper = helper_of(source, call)
         if helper is None:
             continue
         found.discard(ast.unparse(call.func))
         own = {*names.parameters(helper), *_bound(helper)} - {"self"}
-        inner = {text for s in helper.body for text, _ in chains(s)}
+        inner = {text for s in helper.body for text, _ in names.chains(s)}
         found |= {text for text in inner if text.split(".")[0] not in own}
     return found - {"self", "torch", "zip", "range", "len", "enumerate"}
 
@@ -85,7 +85,7 @@ def _passes(source: Source, statement: ast.stmt, touched: set[str], bound: set[s
             return False
     if _bound(statement) & (bound | {text.split(".")[0] for text in touched}):
         return False
-    read = {text for text, node in chains(statement) if not _resets(source, node)}
+    read = {text for text, node in names.chains(statement) if not _resets(source, node)}
     return not any(related(text, other) for text in read for other in touched if other.split(".")[0] != "torch")
 
 

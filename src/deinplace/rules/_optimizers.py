@@ -28,7 +28,7 @@ def held(source: Source, optimizer: str) -> Held | None:
     """What the optimizer of this name was built from, if the file shows it in one place."""
     found: list[Held] = []
     for statement in names.assignments(source.tree, optimizer):
-        value = statement.value
+        value = names.value_for(statement, optimizer)
         if not isinstance(value, ast.Call):
             continue
         expression = value.args[0] if value.args else next((k.value for k in value.keywords if k.arg == "params"), None)
@@ -57,9 +57,11 @@ def roots(source: Source, expression: ast.expr, statement: ast.stmt, depth: int 
         for t in names.flat(n.target)
         if isinstance(t, ast.Name)
     }
-    inside_calls = {n.id for n in ast.walk(expression) if isinstance(n, ast.Name)} - bound
-    for name in sorted(inside_calls):
-        if any(name == r.split(".")[0] for r in found) or name in ("list", "itertools", "chain", "filter", "tuple"):
+    spread = {ast.unparse(n.value) for n in ast.walk(expression) if isinstance(n, ast.Starred)}
+    for name in sorted({text for text, _ in names.chains(expression) if text.split(".")[0] not in bound}):
+        if any(name == r.split(".")[0] or name.startswith(r + ".") for r in found):
+            continue
+        if name.split(".")[0] in ("list", "itertools", "chain", "filter", "tuple"):
             continue
         values = [
             a for a in names.assignments(source.scope(statement), name) if a.value is not None and a is not statement
@@ -74,7 +76,11 @@ def roots(source: Source, expression: ast.expr, statement: ast.stmt, depth: int 
                 if "parameters(" in ast.unparse(values[-1])
                 else set()
             )
-        found |= deeper or ({name} if isinstance(expression, ast.Name | ast.List | ast.Tuple) else set())
+        found |= deeper or (
+            {name.split(".")[0] if name in spread else name}
+            if isinstance(expression, ast.Name | ast.List | ast.Tuple)
+            else set()
+        )
     return found
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -141,26 +140,10 @@ def between(view: Scene) -> list[ast.stmt]:
     return found
 
 
-def chains(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
-    """The longest dotted names inside a node."""
-    if isinstance(node, ast.Name):
-        yield node.id, node
-        return
-    if isinstance(node, ast.Attribute):
-        base: ast.expr = node
-        while isinstance(base, ast.Attribute):
-            base = base.value
-        if isinstance(base, ast.Name):
-            yield ast.unparse(node), node
-            return
-    for child in ast.iter_child_nodes(node):
-        yield from chains(child)
-
-
 def reads(source: Source, node: ast.AST, roots: frozenset[str], optimizer: str, depth: int = 0) -> Answer:
     """Whether a statement can see the parameters that an optimizer holds; methods of the file are followed."""
     unknown = False
-    for text, expression in chains(node):
+    for text, expression in names.chains(node):
         if related(text, optimizer) and (text != "self" or _passed_on(source, expression)):
             return "yes"
         if any(_touches(source, text, r, expression) for r in roots):

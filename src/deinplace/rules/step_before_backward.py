@@ -15,7 +15,7 @@ from deinplace.rules import _lines as lines
 from deinplace.rules._actions import Action, actions
 from deinplace.rules._later import written_later
 from deinplace.rules._optimizers import held, related
-from deinplace.rules._scene import Scene, chains, function_name, scene
+from deinplace.rules._scene import Scene, function_name, scene
 from deinplace.rules.base import Case, Incident, Project, Rule
 
 
@@ -245,12 +245,12 @@ def _upstream(view: Scene) -> bool:
 
 def _slice(source: Source, scope: ast.AST, saved: ast.stmt) -> set[str]:
     """Dotted names that a statement's value is computed from, assignments in front of it followed."""
-    seen = {text for text, _ in chains(saved)}
+    seen = {text for text, _ in names.chains(saved)}
     earlier = [n for n in ast.walk(scope) if isinstance(n, ast.Assign) and n.lineno < saved.lineno]
     for statement in sorted(earlier, key=lambda n: n.lineno, reverse=True):
         targets = {ast.unparse(t) for target in statement.targets for t in names.flat(target)}
         if targets & seen:
-            seen |= {text for text, _ in chains(statement.value)}
+            seen |= {text for text, _ in names.chains(statement.value)}
     return seen
 
 
@@ -294,7 +294,7 @@ def _recompute(view: Scene, site: Site) -> Iterator[Rewrite]:
 
 
 def _rebinds(passed: list[ast.stmt], value: ast.expr) -> bool:
-    read = {text for text, _ in chains(value)}
+    read = {text for text, _ in names.chains(value)}
     for statement in passed:
         for node in ast.walk(statement):
             if (
