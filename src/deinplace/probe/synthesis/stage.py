@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import linecache
 import re
 import sys
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from types import ModuleType
 from typing import Any
 
@@ -24,8 +26,10 @@ _SPACE: dict[str, Any] = {"torch": torch, "nn": nn}
 exec(SCALAR, _SPACE)
 DOUBTED = ("cast", "expanded", "out-grad")
 """In-place errors that a tensor of another kind or shape may not have raised."""
-_SEED = "torch.manual_seed(0)"
-_SEEDS = {"random": "random.seed(0)", "numpy": "numpy.random.seed(0)"}
+_SEEDS = {"torch": "torch.manual_seed({})", "random": "random.seed({})", "numpy": "numpy.random.seed({})"}
+_TOSSES = 5
+"""Seeds that are tried for lines that a toss of a coin leads to."""
+_COIN = re.compile(r"\brandom\.|\brand\(|\brandint\(|\bbernoulli|\brandom\(\)")
 scalar: Callable[[Any], Any] = _SPACE["scalar"]
 
 
@@ -54,17 +58,22 @@ class Stage:
     stuck: Trial | None = None
     """The attempt that came furthest of the last search that found nothing."""
     report: Callable[[], None] = lambda: None
-    chance: dict[str, str] = field(default_factory=dict)
-    """Seeds of the sources of chance that the file imports beside torch: module and statement."""
+    chance: tuple[str, ...] = ()
+    """The sources of chance that the file imports, torch first."""
 
     def __post_init__(self) -> None:
         self.deadline = time.process_time() + self.seconds
-        self.chance = {name: text for name, text in _SEEDS.items() if name in imported(self.path)}
+        self.chance = tuple(name for name in _SEEDS if name == "torch" or name in imported(self.path))
 
     def seed(self) -> None:
         """What a scene does first."""
-        for name, text in {"torch": _SEED, **self.chance}.items():
-            exec(text, {name: sys.modules[name]})
+        for name in self.chance:
+            exec(_SEEDS[name].format(0), {name: sys.modules[name]})
+
+    @cached_property
+    def _text(self) -> str:
+        """What the file says."""
+        return "".join(linecache.getlines(self.path))
 
     def left(self) -> set[int]:
         """Wanted lines that no scene reaches, unless with an error that another guess might not cause."""
@@ -102,9 +111,20 @@ class Stage:
             self.furthest, self.reason = trial.progress, trial.message
 
     def keep(self, scene: Scene, needs_new: bool = False) -> bool:
-        """Run a scene's text as a user would; keep it if it ends well (and, where asked, reaches something new)."""
-        wants = dict.fromkeys((*scene.imports, *(("", name) for name in self.chance)))
-        scene = replace(scene, imports=tuple(wants), body=(_SEED, *self.chance.values(), *scene.body))
+        """Run a scene's text as a user would; keep it if it ends well (and, where asked, reaches something new).
+
+        Where a file tosses coins, one side of which leads to lines that are left, other seeds follow.
+        """
+        kept = self._kept(scene, needs_new, 0)
+        for seed in range(1, _TOSSES) if kept and _COIN.search(self._text) is not None else ():
+            if self.left() and not self.late():
+                self._kept(scene, True, seed)
+        return kept
+
+    def _kept(self, scene: Scene, needs_new: bool, seed: int) -> bool:
+        wants = dict.fromkeys((*scene.imports, *(("", name) for name in self.chance[1:])))
+        seeds = [_SEEDS[name].format(seed) for name in self.chance]
+        scene = replace(scene, imports=tuple(wants), body=(*seeds, *scene.body))
         space: dict[str, Any] = {"__name__": "harness"}
         text = compose([scene])
         try:
