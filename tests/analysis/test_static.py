@@ -146,6 +146,8 @@ UNTOUCHED = {
     "other-dtype": "def f(x: torch.Tensor, r: torch.Tensor):\n    y = torch.zeros(2, dtype=torch.float16)\n    y += r\n    return y\n",
     "comparison-keeps-float": "def f(x: torch.Tensor):\n    y = torch.zeros(2)\n    y.gt_(0)\n    return y\n",
     "numpy-memory": "def f(raw):\n    t = torch.from_numpy(raw)\n    t += 1.0\n    return t.sum()\n",
+    "an-unknown-call-may-keep-its-result": "import held\nt = held.total()\nassert isinstance(t, torch.Tensor)\nt += 1.0\nt = None\n",
+    "an-unknown-iterator-shares-its-items": "import itertools\nxs = [torch.zeros(1), torch.ones(1)]\nt: torch.Tensor = next(itertools.compress(xs, [1, 1]))\nt += 1.0\nt = None\nprint(xs)\n",
     "given-to-somebody": "def f(x: torch.Tensor, keep):\n    y = x + 1.0\n    keep(y)\n    y += 1.0\n    return y\n",
     "yielded": "def f(x: torch.Tensor):\n    y = x + 1.0\n    yield y\n    y += 1.0\n    yield y\n",
     "awaited": "async def f(total: torch.Tensor, get):\n    total += await get()\n    return total\n",

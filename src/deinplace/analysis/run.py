@@ -246,12 +246,13 @@ def _settle(machine: Machine) -> None:
 
 
 def _program(machine: Machine, module: ModuleInfo) -> None:
+    before = _outside(machine)
     ended = run_module(machine, module)
     if ended:
         machine.notes.add("ends early")
     if machine.traced:
         observe_globals(machine)
-        observe_outside(machine)
+        _observe_settled(machine, before)
 
 
 def observe_globals(machine: Machine) -> None:
@@ -283,6 +284,22 @@ def observe_outside(machine: Machine) -> None:
         known = memory.changed(tensor.sids[0])
         if isinstance(known, Storage) and (term := machine.terms.whole(known.term)) != born:
             machine.observe("outside", born, term, machine.terms.whole(known.graph))
+
+
+def _outside(machine: Machine) -> dict[int, int]:
+    """What memory that came from outside holds, by its id."""
+    held = ((tensor.sids[0], machine.m.peek(tensor.sids[0])) for tensor, _ in machine.external.values())
+    return {sid: machine.terms.whole(known.term) for sid, known in held if isinstance(known, Storage)}
+
+
+def _observe_settled(machine: Machine, before: dict[int, int]) -> None:
+    """The same after a module's top level, whose memory is settled when it ends and no longer counts as changed."""
+    for tensor, born in machine.external.values():
+        known = machine.m.peek(tensor.sids[0])
+        if isinstance(known, Storage):
+            term = machine.terms.whole(known.term)
+            if term != before.get(tensor.sids[0], born):
+                machine.observe("outside", born, term, machine.terms.whole(known.graph))
 
 
 def _seen(machine: Machine, value: Value) -> tuple[int, int]:
