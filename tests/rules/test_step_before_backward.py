@@ -263,6 +263,20 @@ HELPER_CLIPS = SHARED.replace(
     "        for p in net.parameters():\n            p.clamp_(-bound, bound)\n\n\n",
 ).replace("    opt_d.step()  # <- write\n", "    opt_d.step()  # <- write\n    clip(disc, 0.2)\n")
 
+FREEZES = (
+    METHODS.replace(
+        "class Gan(nn.Module):",
+        "def set_requires_grad(nets, flag=False):\n    if not isinstance(nets, list):\n        nets = [nets]\n"
+        "    for net in nets:\n        for p in net.parameters():\n            p.requires_grad = flag\n\n\n"
+        "class Gan(nn.Module):",
+    )
+    .replace(
+        "        self.optimizer_D.step()  # <- write\n",
+        "        self.optimizer_D.step()  # <- write\n        set_requires_grad(self.netD, False)\n",
+    )
+    .replace("        self.forward()\n", "        set_requires_grad([self.netD], True)\n        self.forward()\n")
+)
+
 
 def literal(before: Any, rewrites: list[Rewrite], how: str = "safe") -> Rewrite:
     """The first offered rewrite that runs; it must be the same program as `before` with saved tensors cloned."""
@@ -305,6 +319,7 @@ def offered(before: Any, incident: Incident) -> list[Rewrite]:
         pytest.param(FROZEN, ("save", "write", "backward"), id="frozen-layer"),
         pytest.param(SCHEDULED, ("save", "write", "backward"), id="schedule-of-the-delayed-step"),
         pytest.param(TEMPERATURE, ("save", "write", "backward"), id="optimizer-of-one-tensor-between"),
+        pytest.param(FREEZES, ("save", "write", "backward outer"), id="a-network-frozen-between"),
         pytest.param(HELPER_CLIPS, ("save", "write", "backward"), id="weights-clipped-by-a-helper"),
     ],
 )

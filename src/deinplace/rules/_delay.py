@@ -11,6 +11,7 @@ from deinplace.rewrite.block import indent_unit
 from deinplace.rules import _bindings as names
 from deinplace.rules import _lines as lines
 from deinplace.rules._actions import Action, helper_of, of_statement
+from deinplace.rules._freezes import only_freezes
 from deinplace.rules._intent import argument_for
 from deinplace.rules._optimizers import held, holds, inputs, related
 from deinplace.rules._scene import Scene, between, inner_chain, reads
@@ -269,7 +270,7 @@ def _pass_by(view: Scene, project: Project, plan: Plan) -> bool:
     known = view.held
     roots = known.roots if known is not None else frozenset()
     for statement in between(view):
-        if _own(view, statement):
+        if _own(view, statement) or only_freezes(view.source, project, statement):
             continue
         for action in of_statement(view.source, statement, view.scope):
             if action.kind == "scaler":
