@@ -431,6 +431,25 @@ def test_recomputing_the_forward_is_unsafe_and_says_why(program: Make) -> None:
     assert f":{before.place('backward').span.line} " in advice
 
 
+def test_a_graph_from_before_the_loop_is_to_be_detached(program: Make) -> None:
+    code = HEAD + textwrap.dedent("""
+        old = disc(real)  # <- save
+        for epoch in range(2):
+            loss = (disc(real) - old).pow(2).mean() + old.mean()
+            opt_d.zero_grad()
+            loss.backward(retain_graph=True)  # <- backward
+            opt_d.step()  # <- write
+    """)
+    before = program(code)
+    assert before.failure().raised.category == "version"
+    incident = before.conflict("save", "write", "backward")
+    site = RULE.claim(incident, before.project)
+    assert site is not None
+    advice = RULE.advice(site, before.project, incident)
+    assert f"line {before.place('save').span.line} computed once" in advice
+    assert ".detach()" in advice
+
+
 def test_no_zero_grad_makes_it_unsafe(program: Make) -> None:
     """Without it the gradients that the limited backward no longer leaves would be consumed in the next round."""
     before = program(SHARED.replace("    opt_d.zero_grad()\n", ""))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import ClassVar
 
 from deinplace.analysis.source import Function, Source, span_of
-from deinplace.model import Applicability, Edit, Evidence, Place, Rewrite, Site
+from deinplace.model import Applicability, Conflict, Edit, Evidence, Place, Rewrite, Site
 from deinplace.rules import _bindings as names
 from deinplace.rules import _delay as plans
 from deinplace.rules import _intent as intent
@@ -135,6 +135,15 @@ class StepBeforeBackward(Rule):
                 "forward after it if the loss is meant to see the new weights. Through .data PyTorch raises no error: "
                 "the gradients are wrong in silence."
             )
+        if (early := _before_loop(conflict, project)) is not None:
+            loop, line = early
+            return (
+                f"{_short(step.path)}:{step.span.line} steps `{site.target}` in every round of the loop on line "
+                f"{loop}, and {_short(back.path)}:{back.span.line} goes back each time through what "
+                f"line {line} computed once, before the loop, with the first weights. If only its values are meant "
+                "(old log-probabilities, advantages, targets), detach them there with .detach() or compute them under "
+                "torch.no_grad(); if it is meant to be trained, compute it anew in every round."
+            )
         saved = conflict.save.place
         where = f" (forward at {_short(saved.path)}:{saved.span.line})" if saved else ""
         text = (
@@ -156,6 +165,24 @@ class StepBeforeBackward(Rule):
             "(without inputs= the two losses mix their gradients); or, if the loss is meant to see the new weights, "
             "compute its forward after the step: that changes the numbers."
         )
+
+
+def _before_loop(conflict: Conflict, project: Project) -> tuple[int, int] | None:
+    """Lines of the loop that holds step and backward, and of what was computed in front of it; None elsewhere."""
+    step, back = conflict.write.stack[0], conflict.backward[0]
+    source = project.get(step.path)
+    statement = names.statement_at(source, step.span) if source is not None else None
+    frames = [p for p in conflict.save.stack if (p.path, p.function) == (step.path, step.function)]
+    if source is None or statement is None or not frames or (back.path, back.function) != (step.path, step.function):
+        return None
+    for loop in source.ancestors(statement):
+        if isinstance(loop, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            break
+        if isinstance(loop, ast.For | ast.While):
+            lines_of = range(loop.lineno, (loop.end_lineno or loop.lineno) + 1)
+            if back.span.line in lines_of and all(p.span.line < loop.lineno for p in frames):
+                return loop.lineno, frames[0].span.line
+    return None
 
 
 def _by_hand(source: Source, place: Place) -> Site | None:
