@@ -14,6 +14,9 @@ from .costs import counted
 from .paranoid import Paranoia
 from .watch import Handle, Session, storage_key
 
+_RECOMPUTED = "_deinplace_recomputed"
+"""Attribute of a tensor that a checkpoint computed again: the handles of those who saved it, in order."""
+
 
 def start(state: Any, torch: Any) -> None:
     """Begin watching, recording and emulating, as the settings say."""
@@ -101,11 +104,17 @@ def _enter_everywhere(torch: Any, session: Session, mode: Any) -> None:
 
 
 def compose_user_hooks(torch: Any, session: Session) -> None:
-    """Autograd calls the innermost hooks only: put ours around those of the user (and of checkpoint, save_on_cpu)."""
+    """Autograd calls the innermost hooks only: put ours around those of the user (and of checkpoint, save_on_cpu).
+
+    A checkpoint that is not reentrant computes again what it gave up, keeps that by itself, and asks for no version:
+    what is overwritten there backward reads as it is, without a word.
+    """
     hooks = torch.autograd.graph.saved_tensors_hooks
     plain = hooks.__init__
 
     def __init__(self: Any, pack_hook: Any, unpack_hook: Any) -> None:
+        recomputes = type(self).__name__ == "_recomputation_hook"
+
         def pack(tensor: Any) -> Any:
             packed = pack_hook(tensor)
             key = storage_key(tensor)
@@ -116,6 +125,9 @@ def compose_user_hooks(torch: Any, session: Session) -> None:
             if not isinstance(packed, tuple):
                 handle.data = handle.original = packed
                 handle.version = packed._version
+                if recomputes:
+                    handle.unchecked = True
+                    packed.__dict__.setdefault(_RECOMPUTED, []).append(handle)
             else:
                 handle.original = handle.data = next(item for item in packed if storage_key(item) == key)
             if session.paranoia is not None:
@@ -125,9 +137,11 @@ def compose_user_hooks(torch: Any, session: Session) -> None:
         def unpack(packed: Any) -> Any:
             if isinstance(packed, Handle):
                 return session.unpack(packed)
-            if session.probing is not None:  # a checkpoint would compute it all again
-                raise RuntimeError("the probe asks who saved a value, not for the value")
-            return unpack_hook(packed)
+            if session.probing is not None:
+                return session.asked(packed)
+            value = unpack_hook(packed)
+            handles = getattr(value, "__dict__", {}).get(_RECOMPUTED)
+            return session.unpack_held(packed, handles.pop()) if handles else value
 
         plain(self, pack, unpack)
 

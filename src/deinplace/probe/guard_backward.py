@@ -31,7 +31,7 @@ class Guard(Session):
         """Give the saved tensor, or raise."""
         if not isinstance(handle, Handle) or self.probing is not None:
             return super().unpack(handle)
-        raises = handle.original._version != handle.version
+        raises = handle.refused()
         lost = bool(handle.writes) and not handle.disjoint
         if raises or (lost and self.hidden):
             raise self.make(self._entry(handle, raises)) from (RuntimeError(_plain(handle)) if raises else None)

@@ -33,6 +33,7 @@ class Handle:
         "save",
         "session",
         "stack",
+        "unchecked",
         "unpack",
         "version",
         "writes",
@@ -47,8 +48,14 @@ class Handle:
         self.writes: list[Write] | None = None
         self.unpack: Any = None
         self.packed: Any = None
+        self.unchecked = False
+        """Whether nobody compares versions when it is read: a checkpoint that keeps what it computed again."""
         self.disjoint = True
         self.save: Save | None = None
+
+    def refused(self) -> bool:
+        """Whether autograd finds another version than it saved, and raises."""
+        return not self.unchecked and self.original._version != self.version
 
     def __del__(self) -> None:
         live = self.session.live
@@ -70,6 +77,8 @@ class Session:
         self.schemas: dict[Any, tuple[tuple[int, str], ...]] = {}
         self.conflicts = Conflicts()
         self.probing: list[Handle] | None = None
+        self.held: tuple[Any, Handle] | None = None
+        """What a checkpoint holds in the place of the saved tensor that is being read, and that tensor's handle."""
         self.overlaps: dict[Any, bool] = {}
         self.notes: set[str] = set()
         self.local = threading.local()
@@ -116,9 +125,28 @@ class Session:
             return handle.unpack(_replaced(handle))
         return _given(handle)
 
+    def unpack_held(self, holder: Any, handle: Handle) -> Any:
+        """Give the value that a checkpoint computed again and holds in the place of a saved tensor."""
+        self.held = (holder, handle)
+        try:
+            return self.unpack(handle)
+        finally:
+            self.held = None
+
+    def asked(self, holder: Any) -> Any:
+        """Who saved what a checkpoint holds, while the node that is being run is asked for its saved tensors.
+
+        Raises:
+            RuntimeError: it is none that is known; for its value the checkpoint would compute all again.
+        """
+        if self.held is None or self.held[0] is not holder or self.probing is None:
+            raise RuntimeError("the probe asks who saved a value, not for the value")
+        self.probing.append(self.held[1])
+        return self.held[1].data
+
     def report(self, handle: Handle) -> None:
         """Count the conflict between a save that backward is reading and the writes that came after it."""
-        raises = handle.original._version != handle.version
+        raises = handle.refused()
         if handle.disjoint and not raises:
             return
         node = self.torch._C._current_autograd_node()
