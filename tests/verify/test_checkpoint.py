@@ -47,8 +47,10 @@ main()
 
 @pytest.mark.parametrize(
     ("reentrant", "oracle"),
-    [(False, "copy-on-write"), (True, "the original on cloned inputs")],
-    ids=["plain", "reentrant"],
+    [
+        pytest.param(False, "copy-on-write", id="plain", marks=pytest.mark.slow),
+        pytest.param(True, "the original on cloned inputs", id="reentrant"),
+    ],
 )
 def test_what_a_checkpoint_computes_again_is_mended_and_confirmed(tmp_path: Path, reentrant: bool, oracle: str) -> None:
     outcome = fix(tmp_path, PROGRAM.replace("REENTRANT", str(reentrant)))
@@ -91,7 +93,7 @@ main()
 """
 
 
-@pytest.mark.parametrize("early", [True, False])
+@pytest.mark.parametrize("early", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_what_is_overwritten_while_it_is_computed_again_is_found_though_nothing_raises(
     tmp_path: Path, early: bool
 ) -> None:

@@ -133,6 +133,7 @@ def test_another():
 """
 
 
+@pytest.mark.slow
 def test_tests_that_fail_anyway_do_not_cost_the_others(tmp_path: Path) -> None:
     (tmp_path / "test_net.py").write_text(TEST + FAILING)
     outcome = mended(tmp_path, net=NET)
@@ -200,8 +201,8 @@ def test_a_call_that_fails_does_not_cost_those_of_the_same_text(tmp_path: Path) 
 
 
 def test_an_analysis_that_takes_too_long_is_ended_and_told(tmp_path: Path) -> None:
-    path = tmp_path / "nets.py"
-    sources = {str(path): Source.parse(str(path), PAIR.encode())}
+    paths = [str(tmp_path / f"nets{n}.py") for n in range(60)]  # one would be through before the alarm rings
+    sources = {path: Source.parse(path, PAIR.encode()) for path in paths}
     asked = Asked(str(tmp_path), sys.executable, timeout=0.001)
     outcome = mend_unasked(sources, Options(all_sites=True), asked, lambda _: None)
     assert any(note.startswith("the analysis of the files was ended after 0.005 s") for note in outcome.notes)
