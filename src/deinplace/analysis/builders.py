@@ -7,6 +7,7 @@ import builtins
 from collections.abc import Iterator
 
 from deinplace.analysis import facts
+from deinplace.analysis.imports import dotted_path
 from deinplace.analysis.index import ClassInfo, FunctionInfo, Index, Lineage, ModuleInfo
 
 _KEEPS = frozenset({"register_buffer", "register_parameter", "add_module", "register_module"})
@@ -124,20 +125,15 @@ class Builders:
 
     def _dotted(self, path: str, node: ast.expr) -> str:
         """The dotted name of what stands there: its own where this file defines it, `?` for a local name."""
-        parts: list[str] = []
-        while isinstance(node, ast.Attribute):
-            parts.append(node.attr)
-            node = node.value
-        if not isinstance(node, ast.Name):
-            return ""
+        name, *rest = dotted_path(node) or ("",)
         module = self._index.modules[path]
-        imported = module.imports.get(node.id)
+        imported = module.imports.get(name)
         if imported is not None:
-            return ".".join([imported, *reversed(parts)])
-        if parts:
+            return ".".join([imported, *rest])
+        if rest or not name:
             return ""
-        known = node.id in module.named or node.id in module.named_classes
-        return node.id if known else "" if node.id in _BUILTINS else _UNKNOWN
+        known = name in module.named or name in module.named_classes
+        return name if known else "" if name in _BUILTINS else _UNKNOWN
 
 
 def _values(body: list[ast.stmt], discarded: bool = False) -> Iterator[tuple[ast.expr, list[ast.expr] | None]]:

@@ -141,8 +141,10 @@ def _label(m: Machine, node: ast.AST) -> str:
     return found
 
 
-def _declared(m: Machine, info: FunctionInfo, value: Value) -> Value:
-    """What a function returns that was not followed, of the kind that its annotation gives."""
+def _unfollowed(m: Machine, func: Fn, args: list[Value], keywords: Keywords, node: ast.AST) -> Value:
+    """A function of the project that is not followed: its result is of the kind that its annotation gives."""
+    info = func.info
+    value = unknown(m, func, args, keywords, node, info.name)
     if not isinstance(value, Ten) or info.node.returns is None or m.globals.get(info.path) is None:
         return value
     module = m.index.modules[info.path]
@@ -163,7 +165,7 @@ def inline(m: Machine, func: Fn, args: list[Value], keywords: Keywords, node: as
     """Run a function of the project on these arguments; `opened` where there may be more of them."""
     info = func.info
     if m.entered(info):
-        return _declared(m, info, unknown(m, func, args, keywords, node, info.name))
+        return _unfollowed(m, func, args, keywords, node)
     m.reached.add(info.node)
     m.ran.add((info.path, info.qualname))
     code = m.patched.get(info.node, info.node)
@@ -199,7 +201,7 @@ def inline(m: Machine, func: Fn, args: list[Value], keywords: Keywords, node: as
 def _briefly(m: Machine, func: Fn, args: list[Value], keywords: Keywords, node: ast.AST) -> Value:
     """Follow a function that makes nothing a little way: one that goes far counts as a call into the unknown."""
     if func.info in m.passed:
-        return _declared(m, func.info, unknown(m, func, args, keywords, node, func.info.name))
+        return _unfollowed(m, func, args, keywords, node)
     start, depth, calling, before = m.m.fork(), len(m.frames), m.frame.node, (m.grad, m.inference)
     kept = max(m.steps - BRIEF_STEPS, 0)
     m.steps -= kept
@@ -214,7 +216,7 @@ def _briefly(m: Machine, func: Fn, args: list[Value], keywords: Keywords, node: 
     del m.frames[depth:]
     m.frame.node, m.mem = calling, start
     m.grad, m.inference = before
-    return _declared(m, func.info, unknown(m, func, args, keywords, node, func.info.name))
+    return _unfollowed(m, func, args, keywords, node)
 
 
 def _nested(m: Machine, frame: Frame) -> None:

@@ -9,6 +9,7 @@ from typing import Literal
 
 from deinplace.analysis import facts, prefilter
 from deinplace.analysis.check import wanted_units
+from deinplace.analysis.imports import dotted_path
 from deinplace.analysis.index import Index, ModuleInfo
 from deinplace.analysis.run import Report, analyse
 from deinplace.analysis.source import Source, span_of
@@ -57,13 +58,9 @@ def _form(node: ast.AST, imports: Mapping[str, str]) -> str:
             return "flag" if isinstance(value, ast.Constant) and value.value is True else ""
         if keyword.arg == "out":
             return "" if isinstance(value, ast.Constant) and value.value is None else "out"
-    root: ast.expr = node.func
-    names: list[str] = []
-    while isinstance(root, ast.Attribute):
-        names.append(root.attr)
-        root = root.value
-    if isinstance(root, ast.Name) and root.id in imports:
-        called = ".".join((imports[root.id], *reversed(names)))
+    path = dotted_path(node.func)
+    if path and path[0] in imports:
+        called = ".".join((imports[path[0]], *path[1:]))
         entry = facts.function(called) if not called.startswith("torch.nn.init.") else None
     else:
         entry = facts.method(node.func.attr) if isinstance(node.func, ast.Attribute) else None

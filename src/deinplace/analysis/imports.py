@@ -37,6 +37,15 @@ def bindings(node: ast.Import | ast.ImportFrom, package: str, serial: int = 0) -
             yield alias.asname or alias.name, f"{base}.{alias.name}" if base else alias.name
 
 
+def dotted_path(node: ast.AST) -> tuple[str, ...]:
+    """`('a', 'b', 'c')` for `a.b.c`; empty for what is no dotted path from a name."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    return (node.id, *reversed(parts)) if isinstance(node, ast.Name) else ()
+
+
 def absolute(module: str, level: int, package: str) -> str:
     """Dotted name of `from <level dots><module>` inside `package`."""
     if not level:

@@ -246,13 +246,14 @@ def _settle(machine: Machine) -> None:
 
 
 def _program(machine: Machine, module: ModuleInfo) -> None:
-    before = _outside(machine)
+    before = _outside(machine) if machine.traced else {}
     ended = run_module(machine, module)
     if ended:
         machine.notes.add("ends early")
     if machine.traced:
         observe_globals(machine)
-        _observe_settled(machine, before)
+        # a top level's memory is settled when it ends, and then no longer counts as changed
+        observe_outside(machine, machine.m.peek, before)
 
 
 def observe_globals(machine: Machine) -> None:
@@ -277,12 +278,15 @@ def _stale(machine: Machine, fid: int, name: str, value: Ten) -> bool:
     return max(looked, machine.bound.get((fid, name), 0)) < written
 
 
-def observe_outside(machine: Machine) -> None:
-    """Memory that came from outside and was written: its owner sees that."""
-    memory = machine.m
+def observe_outside(machine: Machine, held: Callable[[int], object], before: Mapping[int, int]) -> None:
+    """Memory that came from outside and was written: its owner sees that.
+
+    `held` looks up what counts as changed; `before` says what some of it held when the unit began.
+    """
     for tensor, born in machine.external.values():
-        known = memory.changed(tensor.sids[0])
-        if isinstance(known, Storage) and (term := machine.terms.whole(known.term)) != born:
+        sid = tensor.sids[0]
+        known = held(sid)
+        if isinstance(known, Storage) and (term := machine.terms.whole(known.term)) != before.get(sid, born):
             machine.observe("outside", born, term, machine.terms.whole(known.graph))
 
 
@@ -290,16 +294,6 @@ def _outside(machine: Machine) -> dict[int, int]:
     """What memory that came from outside holds, by its id."""
     held = ((tensor.sids[0], machine.m.peek(tensor.sids[0])) for tensor, _ in machine.external.values())
     return {sid: machine.terms.whole(known.term) for sid, known in held if isinstance(known, Storage)}
-
-
-def _observe_settled(machine: Machine, before: dict[int, int]) -> None:
-    """The same after a module's top level, whose memory is settled when it ends and no longer counts as changed."""
-    for tensor, born in machine.external.values():
-        known = machine.m.peek(tensor.sids[0])
-        if isinstance(known, Storage):
-            term = machine.terms.whole(known.term)
-            if term != before.get(tensor.sids[0], born):
-                machine.observe("outside", born, term, machine.terms.whole(known.graph))
 
 
 def _seen(machine: Machine, value: Value) -> tuple[int, int]:
@@ -339,7 +333,7 @@ def _alone(machine: Machine, report: Report, module: ModuleInfo, info: FunctionI
         machine.observe("returns", *_seen(machine, result))
         for name, value in values.items():
             machine.observe("argument", name, *_seen(machine, value))
-        observe_outside(machine)
+        observe_outside(machine, machine.m.changed, {})
 
     _guarded(machine, report, unit, run, FUNCTION_STEPS)
     machine.mem = start

@@ -172,7 +172,7 @@ class Source:
     def by_span(self) -> dict[Span, list[ast.AST]]:
         """Nodes by their span, outermost first."""
         found: dict[Span, list[ast.AST]] = {}
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
             if hasattr(node, "lineno"):
                 found.setdefault(span_of(node), []).append(node)
         return found
@@ -185,7 +185,7 @@ class Source:
         """The smallest node of `kinds` that covers `span`."""
         best: tuple[tuple[int, int], ast.AST] | None = None
         start, end = (span.line, span.col), (span.end_line, span.end_col)
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
             if not isinstance(node, kinds) or not hasattr(node, "lineno"):
                 continue
             s = span_of(node)

@@ -11,6 +11,7 @@ import builtins
 from collections.abc import Iterator, Mapping
 
 from deinplace.analysis import facts
+from deinplace.analysis.imports import dotted_path
 from deinplace.analysis.scan import Scan
 from deinplace.analysis.source import Function
 
@@ -122,13 +123,8 @@ class Triage:
         return dotted.rpartition(".")[0].endswith(("init", "initialization")) or dotted.startswith(_PLAIN_PACKAGES)
 
     def _dotted(self, node: ast.expr) -> str:
-        names: list[str] = []
-        while isinstance(node, ast.Attribute):
-            names.append(node.attr)
-            node = node.value
-        if not isinstance(node, ast.Name):
-            return ""
-        return ".".join([self.imports.get(node.id, node.id), *reversed(names)])
+        path = dotted_path(node)
+        return ".".join([self.imports.get(path[0], path[0]), *path[1:]]) if path else ""
 
     def _plain(
         self, node: ast.expr | None, found: Scan, attributes: Mapping[str, list[ast.expr]], seen: set[str]

@@ -69,7 +69,7 @@ class Faithful(Session):
             self.report(handle)
         if handle.unpack is not None:
             return handle.unpack(handle.packed)
-        if handle.original._version != handle.version:
+        if handle.refused():
             raise RuntimeError(self.refusal(handle))
         return handle.original
 

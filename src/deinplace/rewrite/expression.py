@@ -9,6 +9,7 @@ import re
 import tokenize
 from functools import lru_cache
 
+from deinplace.analysis.imports import dotted_path
 from deinplace.analysis.source import Source
 from deinplace.model import Edit
 from deinplace.rewrite.statement import Refused, dump
@@ -40,9 +41,7 @@ def pure(node: ast.AST) -> bool:
 
 def path_of(node: ast.expr) -> bool:
     """True for a name or a dotted path from one: what can be read and assigned without surprises."""
-    while isinstance(node, ast.Attribute):
-        node = node.value
-    return isinstance(node, ast.Name)
+    return bool(dotted_path(node))
 
 
 def outer_bounds(source: Source, node: ast.expr) -> tuple[int, int]:

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from functools import lru_cache
 
+from deinplace.analysis.imports import dotted_path
 from deinplace.analysis.source import Scope, Source
 from deinplace.rewrite.expression import same
 
@@ -30,13 +31,8 @@ def imports(source: Source) -> dict[str, str]:
 
 def dotted(node: ast.AST, known: dict[str, str]) -> str | None:
     """Dotted name of a name or attribute path, its root as the imports spell it, or None."""
-    parts: list[str] = []
-    while isinstance(node, ast.Attribute):
-        parts.append(node.attr)
-        node = node.value
-    if not isinstance(node, ast.Name):
-        return None
-    return ".".join([known.get(node.id, node.id), *reversed(parts)])
+    path = dotted_path(node)
+    return ".".join([known.get(path[0], path[0]), *path[1:]]) if path else None
 
 
 def function_of(source: Source, node: ast.AST) -> Scope:

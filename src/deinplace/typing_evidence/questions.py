@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from deinplace.analysis import facts
+from deinplace.analysis.imports import dotted_path
 from deinplace.analysis.source import Source, span_of
 from deinplace.model import Span
 
@@ -94,12 +95,8 @@ def _of_call(path: str, node: ast.Call, form: str, imports: Mapping[str, str]) -
 
 def _called(func: ast.expr, imports: Mapping[str, str]) -> str:
     """The dotted name of an imported function; empty for a method."""
-    root = func
-    while isinstance(root, ast.Attribute):
-        root = root.value
-    if not isinstance(root, ast.Name) or root.id not in imports:
-        return ""
-    return imports[root.id] + ast.unparse(func)[len(root.id) :]
+    path = dotted_path(func)
+    return ".".join((imports[path[0]], *path[1:])) if path and path[0] in imports else ""
 
 
 def _first(path: str, node: ast.Call) -> Question | None:

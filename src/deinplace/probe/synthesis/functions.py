@@ -12,8 +12,8 @@ import torch
 from .guide import Guide
 from .search import Found, Search, Slot, State
 from .slots import arguments, slots
-from .stage import DOUBTED, Stage, call_text, differentiable, needed, scalar, snake
-from .text import Scene
+from .stage import Stage, call_text, differentiable, needed, scalar, snake
+from .text import DOUBTED, Scene
 
 CALLERS = 4
 """Functions that are called for the sake of what they call."""

@@ -17,15 +17,13 @@ from torch import nn
 
 from .search import Slot, State
 from .slots import arguments
-from .text import SCALAR, Scene, compose
+from .text import DOUBTED, SCALAR, Scene, compose
 from .trace import Lines, Tracer, Trial
 from .usage import imported
 from .values import Group, Plain, Tensor, Value, imports, mapped, tensors
 
 _SPACE: dict[str, Any] = {"torch": torch, "nn": nn}
 exec(SCALAR, _SPACE)
-DOUBTED = ("cast", "expanded", "out-grad")
-"""In-place errors that a tensor of another kind or shape may not have raised."""
 _SEEDS = {"torch": "torch.manual_seed({})", "random": "random.seed({})", "numpy": "numpy.random.seed({})"}
 _TOSSES = 5
 """Seeds that are tried for lines that a toss of a coin leads to."""

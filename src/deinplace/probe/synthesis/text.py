@@ -10,6 +10,8 @@ from typing import Any
 
 from . import slicing
 
+DOUBTED = ("cast", "expanded", "out-grad")
+"""In-place errors that a tensor of another kind or shape may not have raised: guesses that end in them come last."""
 SCALAR = '''
 def scalar(value):
     """A number that depends on every differentiable element of an output."""

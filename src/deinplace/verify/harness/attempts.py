@@ -6,13 +6,11 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from deinplace.probe.synthesis.text import Scene, compose
+from deinplace.probe.synthesis.text import DOUBTED, Scene, compose
 from deinplace.verify.harness.model import Harness, Target
 
 SCENES = 4
 """Calls that show faults are run one by one: so many of one class or function at most."""
-DOUBTED = ("cast", "expanded", "out-grad")
-"""Faults that an unlucky guess at arguments can cause: they come last."""
 SHARED = 4.0
 """CPU seconds that the calls of one text may take together."""
 Lines = dict[str, frozenset[int]]
