@@ -82,6 +82,10 @@ FIXED = {
         "def shift(h):\n    h += 1.0\n\n\ny = torch.exp(w)\nshift(y)\ny.sum().backward()\n",
         ".clone()",
     ),
+    "keeps-the-graph-of-what-requires-gradients-already": (
+        "y = torch.sigmoid(w)\nwith torch.no_grad():\n    torch.neg(y, out=y)\ny.requires_grad_()\ny.sum().backward()\n",
+        "y = torch.sigmoid(w).clone()",
+    ),
 }
 LEFT = {
     "optimizer-step": (

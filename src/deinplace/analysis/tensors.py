@@ -111,7 +111,11 @@ def _autograd(m: Machine, base: Ten, name: str, args: list[Value]) -> Value:
         for sid in base.sids:
             known = m.storage(sid)
             if on:
+                if known.grad == "yes" and not base.cut:
+                    continue  # as torch does: what requires gradients keeps its graph
                 graph = m.terms.make("leaf", known.term)
+                if known.graph and not base.cut:
+                    graph = m.terms.make("required", known.graph, known.term)
                 flags = known.flags if known.nodes else known.flags | {"leaf"}
                 m.update(sid, grad="yes", graph=graph, flags=flags)
             else:
