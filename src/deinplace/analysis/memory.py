@@ -63,11 +63,15 @@ class Memory:
         """What an id holds, where that is not what was settled."""
         return self.cells.get(oid) or self.under.get(oid)
 
+    def changes(self) -> dict[int, Content]:
+        """All that was made or changed since the rest was settled, by id."""
+        return {**self.under, **self.cells}
+
     def settle(self, limit: int) -> None:
         """Move everything below an id to the base that forks share."""
         self.born.update(self.under)
         self.born.update(self.cells)
-        self.cells, self.under = {}, {}
+        self.cells, self.under, self.kept = {}, {}, set()
         self.limit = limit
 
     def absorb(self, beside: Memory, first: int) -> None:

@@ -94,8 +94,8 @@ def analyse(
         if module.path in machine.globals:
             continue
         _guarded(machine, report, unit, lambda m=module: _program(machine, m), PROGRAM_STEPS)
-    if machine.mem is not None:
-        machine.mem.settle(machine.new_id())
+        if machine.mem is not None:
+            machine.mem.settle(machine.new_id())
     machine.settling = False
     alone = _to_run(machine, index, units, wanted, every)
     if spread is None:
@@ -246,14 +246,13 @@ def _settle(machine: Machine) -> None:
 
 
 def _program(machine: Machine, module: ModuleInfo) -> None:
-    before = _outside(machine) if machine.traced else {}
+    first = machine.new_id()
     ended = run_module(machine, module)
     if ended:
         machine.notes.add("ends early")
     if machine.traced:
         observe_globals(machine)
-        # a top level's memory is settled when it ends, and then no longer counts as changed
-        observe_outside(machine, machine.m.peek, before)
+        observe_outside(machine, first)
 
 
 def observe_globals(machine: Machine) -> None:
@@ -278,22 +277,19 @@ def _stale(machine: Machine, fid: int, name: str, value: Ten) -> bool:
     return max(looked, machine.bound.get((fid, name), 0)) < written
 
 
-def observe_outside(machine: Machine, held: Callable[[int], object], before: Mapping[int, int]) -> None:
-    """Memory that came from outside and was written: its owner sees that.
+def observe_outside(machine: Machine, first: int) -> None:
+    """Memory that came from outside and was written since id `first`: its owner sees that.
 
-    `held` looks up what counts as changed; `before` says what some of it held when the unit began.
+    What a module made that was imported meanwhile is settled already, and has to be looked for.
     """
-    for tensor, born in machine.external.values():
-        sid = tensor.sids[0]
-        known = held(sid)
-        if isinstance(known, Storage) and (term := machine.terms.whole(known.term)) != before.get(sid, born):
+    held = machine.m.changes()
+    settled = machine.m.born
+    held.update((sid, settled[sid]) for sid in machine.m.kept if sid not in held and sid in settled)
+    for sid in sorted(held.keys() & machine.born.keys()):
+        known, before, born = held[sid], settled.get(sid), machine.born[sid]
+        was = machine.terms.whole(before.term) if sid < first and isinstance(before, Storage) else born
+        if isinstance(known, Storage) and (term := machine.terms.whole(known.term)) != was:
             machine.observe("outside", born, term, machine.terms.whole(known.graph))
-
-
-def _outside(machine: Machine) -> dict[int, int]:
-    """What memory that came from outside holds, by its id."""
-    held = ((tensor.sids[0], machine.m.peek(tensor.sids[0])) for tensor, _ in machine.external.values())
-    return {sid: machine.terms.whole(known.term) for sid, known in held if isinstance(known, Storage)}
 
 
 def _seen(machine: Machine, value: Value) -> tuple[int, int]:
@@ -311,6 +307,7 @@ def _alone(machine: Machine, report: Report, module: ModuleInfo, info: FunctionI
         fid = machine.globals.get(module.path)
         if fid is None:
             return
+        first = machine.new_id()
         machine.frames.append(Frame(fid, module, module.source.tree, "<caller>"))
         bound = receiver(machine, info)
         machine.clock = 0
@@ -333,7 +330,7 @@ def _alone(machine: Machine, report: Report, module: ModuleInfo, info: FunctionI
         machine.observe("returns", *_seen(machine, result))
         for name, value in values.items():
             machine.observe("argument", name, *_seen(machine, value))
-        observe_outside(machine, machine.m.changed, {})
+        observe_outside(machine, first)
 
     _guarded(machine, report, unit, run, FUNCTION_STEPS)
     machine.mem = start
