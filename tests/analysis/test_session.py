@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from deinplace.analysis.run import Report, analyse
+from deinplace.analysis.safety import compare
 from deinplace.analysis.session import Session, merged
 from deinplace.analysis.source import Source
 from deinplace.analysis.terms import Terms
@@ -36,13 +37,46 @@ class Net(torch.nn.Module):
 CALL = "helper(torch.ones(3, requires_grad=True)).sum().backward()\n"
 
 
+LIBRARY = """\
+import torch
+
+total = torch.zeros(3)
+total += 1.0
+
+
+def grown(x):
+    y = torch.exp(x)
+    y += 1
+    return y
+"""
+SCRIPT = """\
+import torch
+from library import grown, total
+
+kept = grown(torch.ones(3))
+kept += total
+last = kept
+
+
+def show():
+    z = torch.ones(2)
+    z += last[:2]
+    return z
+"""
+
+
+def _two(library: str = LIBRARY, script: str = SCRIPT) -> dict[str, Source]:
+    texts = {"/p/library.py": library, "/p/script.py": script}
+    return {path: Source.parse(path, text.encode()) for path, text in texts.items()}
+
+
 def _source(text: str) -> dict[str, Source]:
     return {"/a.py": Source.parse("/a.py", text.encode())}
 
 
-def _edit(text: str, old: str, new: str) -> Edit:
+def _edit(text: str, old: str, new: str, path: str = "/a.py") -> Edit:
     at = text.index(old)
-    return Edit("/a.py", at, at + len(old), new)
+    return Edit(path, at, at + len(old), new)
 
 
 def _seen(report: Report) -> object:
@@ -77,3 +111,39 @@ def test_functions_that_come_or_go_are_no_rewrite() -> None:
     units = session.entering([edit])
     assert units
     assert session.rerun(_source(TEXT.replace("y += 1", edit.new)), [edit], units) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "units", "same"),
+    [
+        ("library", "y += 1", "y = y + 1", {"<module>", "grown"}, True),
+        ("library", "y += 1", "y = y + 2", {"<module>", "grown"}, False),
+        ("script", "kept += total", "kept = kept + total", {"<module>", "show"}, True),
+        ("script", "kept += total", "last = kept + total", {"<module>", "show"}, False),
+        ("script", "z += last[:2]", "z = z + last[:2]", {"show"}, True),
+        ("script", "z += last[:2]", "z = z + last[1:]", {"show"}, False),
+    ],
+)
+def test_in_a_large_project_programs_run_on_their_own(
+    name: str, old: str, new: str, units: set[str], same: bool
+) -> None:
+    session = Session(_two(), Terms(), lenient=False, every=True, large=True)
+    script = ("/p/script.py", "<module>")
+    assert script not in session.report.traces
+    text = LIBRARY if name == "library" else SCRIPT
+    edits = [_edit(text, old, new, f"/p/{name}.py")]
+    entering = session.entering(edits)
+    assert entering is not None
+    assert {unit for _, unit in entering} == units
+    first = session.first(edits, entering)
+    before = session.report if first is None else merged(session.report, first)
+    assert session.first(edits, entering) is None, "it says so once"
+    part = session.rerun(_two(**{name: text.replace(old, new)}), edits, entering)
+    assert part is not None
+    assert set(part.traces) == set(entering)
+    assert compare(before, part, entering).ok is same
+
+
+def test_in_a_large_project_nobody_tells_what_an_imported_top_level_does() -> None:
+    session = Session(_two(), Terms(), lenient=False, large=True)
+    assert session.entering([_edit(LIBRARY, "total += 1.0", "total = total + 1.0", "/p/library.py")]) is None

@@ -199,3 +199,24 @@ def test_a_program_with_an_open_fault_is_not_touched_elsewhere() -> None:
     step, _ = LEFT["optimizer-step"]
     text = START + step + "z = torch.zeros(2)\nz += 1.0\n"
     assert rewritten(parse(text), all_sites=True) == HEAD + text
+
+
+def test_a_large_project_is_freed_as_a_small_one_but_for_imported_top_levels() -> None:
+    library = (
+        "import torch\n\ntotal = torch.zeros(3)\ntotal += 1.0\n\n\ndef grown(x):\n    y = torch.ones(3)\n    y += 1.0\n"
+        "    return y * x\n\n\ndef kept(x, seen=[]):\n    y = torch.ones(3)\n    seen.append(y)\n    y += 1.0\n    return y\n"
+    )
+    script = (
+        "import torch\nfrom library import grown, kept, total\n\nw = torch.ones(3, requires_grad=True)\nmade = grown(w)\n"
+        "made.sum().backward()\nsum_ = torch.zeros(3)\nsum_ += kept(total)\nsaved = torch.sigmoid(w)\nsaved += 1.0\n"
+        "saved.sum().backward()\n"
+    )
+    texts = {"/p/library.py": library, "/p/script.py": script}
+    texts |= {f"/p/more{n}.py": f"import torch\n\n\ndef f{n}(x):\n    return x + {n}\n" for n in range(50)}
+    sources = {path: Source.parse(path, text.encode()) for path, text in texts.items()}
+    edits = [e for _, r, _ in plan(sources, all_sites=True) for e in r.edits]
+    assert apply(sources["/p/library.py"], edits) == library.replace(
+        "y += 1.0\n    return y * x", "y = y + 1.0\n    return y * x"
+    )
+    freed = script.replace("saved += 1.0", "saved = saved + 1.0").replace("sum_ += kept", "sum_ = sum_ + kept")
+    assert apply(sources["/p/script.py"], edits) == freed

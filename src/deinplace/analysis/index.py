@@ -95,6 +95,18 @@ class Index:
             if len(tail) == depth + extra:
                 yield ".".join(tail)
 
+    @cached_property
+    def imported(self) -> frozenset[str]:
+        """Paths of the modules that another module of the project imports."""
+        found: set[str] = set()
+        for module in self.modules.values():
+            for dotted in module.imports.values():
+                for name in (dotted, dotted.rpartition(".")[0]):
+                    other = self.module(name, module.path) if name else None
+                    if other is not None and other is not module:
+                        found.add(other.path)
+        return frozenset(found)
+
     def module(self, name: str, near: str = "") -> ModuleInfo | None:
         """The module called `name`, the one closest to the file `near` where there are several."""
         found = self._by_name.get(name)

@@ -73,31 +73,36 @@ def analyse(
     index: Index | None = None,
     thorough: bool = False,
     traced: bool = True,
+    quiet: bool = False,
     spread: Spread | None = None,
     machine: Machine | None = None,
+    files: Collection[str] | None = None,
 ) -> Report:
     """Run every program, then every function that no program reached. `units` keeps to some of them.
 
     `wanted` names the functions worth a run of their own, those that hold sites; others run only when called. `every`
     runs them on their own even where a program reaches them: somebody else may call them too. `thorough` glances at the
     functions a second time that hold places which no run has reached. Without `traced`, what can be seen in the end is
-    not written down: who compares no two runs has no use for it. `spread` runs the functions of each file somewhere
-    else, and gives a report for each, or why there is none, in order.
+    not written down: who compares no two runs has no use for it; `quiet` keeps silent about programs only. `spread`
+    runs the functions of each file somewhere else, and gives a report for each, or why there is none, in order. `files`
+    keeps to the programs and functions of these.
     """
     index = index or Index(sources)
     machine = machine or make(index, terms or Terms(), lenient)
-    machine.traced, machine.settling = traced, True
+    machine.traced, machine.settling = traced and not quiet, True
     report = Report()
-    roots = _roots(index)
-    for module in [*roots, *(m for m in index.modules.values() if m not in roots)]:
+    programs = _programs(index) if files is None else [index.modules[path] for path in files]
+    for module in programs:
         unit = (module.path, "<module>")
         if module.path in machine.globals:
             continue
         _guarded(machine, report, unit, lambda m=module: _program(machine, m), PROGRAM_STEPS)
         if machine.mem is not None:
             machine.mem.settle(machine.new_id())
-    machine.settling = False
-    alone = _to_run(machine, index, units, wanted, every)
+        if quiet:
+            del report.traces[unit]
+    machine.traced, machine.settling = traced, False
+    alone = _to_run(machine, programs, units, wanted, every)
     if spread is None:
         for module, infos in alone:
             machine.forget_receivers()
@@ -113,12 +118,16 @@ def analyse(
 
 
 def _to_run(
-    machine: Machine, index: Index, units: Collection[Unit] | None, wanted: Collection[Unit] | None, every: bool
+    machine: Machine,
+    modules: Iterable[ModuleInfo],
+    units: Collection[Unit] | None,
+    wanted: Collection[Unit] | None,
+    every: bool,
 ) -> list[Task]:
     """Functions that get a run of their own, by file."""
     reached = set(machine.reached)
     out: list[Task] = []
-    for module in index.modules.values():
+    for module in modules:
         infos = []
         for node, info in module.functions.items():
             unit = (module.path, info.qualname)
@@ -187,16 +196,10 @@ def make(index: Index, terms: Terms, lenient: bool) -> Machine:
     return machine
 
 
-def _roots(index: Index) -> list[ModuleInfo]:
-    """Modules that no other module of the project imports, and those with a `__main__` block."""
-    imported: set[str] = set()
-    for module in index.modules.values():
-        for dotted in module.imports.values():
-            for name in (dotted, dotted.rpartition(".")[0]):
-                found = index.module(name, module.path) if name else None
-                if found is not None and found is not module:
-                    imported.add(found.path)
-    return [m for m in index.modules.values() if m.path not in imported]
+def _programs(index: Index) -> list[ModuleInfo]:
+    """All modules, those first that no other module of the project imports."""
+    imported = index.imported
+    return sorted(index.modules.values(), key=lambda m: m.path in imported)
 
 
 def _guarded(machine: Machine, report: Report, unit: Unit, run: object, steps: int) -> None:

@@ -15,7 +15,12 @@ from deinplace.model import Edit
 
 
 class Session:
-    """The project as it is: its machine after all programs ran, and what they and its functions did."""
+    """The project as it is: its machine after all programs ran, and what they and its functions did.
+
+    In a `large` project, programs are not compared as they follow one another, each with what all before it left
+    behind: that would take time and memory by the square of their number. A program that a rewrite concerns runs on its
+    own, in a machine of its own, before and after; `first` says what it does before.
+    """
 
     def __init__(
         self,
@@ -25,26 +30,58 @@ class Session:
         wanted: Collection[Unit] | None = None,
         every: bool = False,
         index: Index | None = None,
+        large: bool = False,
     ) -> None:
         self.index = index or Index(sources)
+        self.wanted, self.every, self.large = wanted, every, large
         self.machine: Machine = make(self.index, terms, lenient)
         self.report = analyse(
-            sources, wanted=wanted, every=every, index=self.index, machine=self.machine, lenient=lenient
+            sources, wanted=wanted, every=every, index=self.index, machine=self.machine, lenient=lenient, quiet=large
         )
+        self._shown: set[Unit] = set()
         self._alone = {
             (path, info.qualname): info for path, m in self.index.modules.items() for info in m.functions.values()
         }
 
     def entering(self, edits: Iterable[Edit]) -> frozenset[Unit] | None:
-        """Units that enter an edited function; None where a program does, or an edit lies outside of all functions."""
+        """Units that run edited code; None where only a run of the whole project can tell what becomes of them.
+
+        That is so where a program is among them, in a project that is not large, and where an edit lies at the top
+        level of a file: of one that others import, in a large project.
+        """
         edited: set[Unit] = set()
+        files: set[str] = set()
         for edit in edits:
             around = self._around(edit)
-            if not around:
+            if not around and (not self.large or edit.path in self.index.imported):
                 return None
             edited.update((edit.path, info.qualname) for info in around)
-        units = frozenset(unit for unit, ran in self.report.ran.items() if not edited.isdisjoint(ran))
-        return None if any(unit not in self._alone for unit in units) else units
+            files.update(() if around else (edit.path,))
+        units = {unit for unit, ran in self.report.ran.items() if unit[0] in files or not edited.isdisjoint(ran)}
+        return None if not self.large and any(unit not in self._alone for unit in units) else frozenset(units)
+
+    def first(self, edits: Iterable[Edit], units: Iterable[Unit]) -> Report | None:
+        """What those of `units` do by themselves before any edit that will be run apart, as far as it is new."""
+        new = self._apart(edits, units) - self._shown
+        self._shown |= new
+        return self._run_apart(new) if new else None
+
+    def _apart(self, edits: Iterable[Edit], units: Iterable[Unit]) -> set[Unit]:
+        """Programs, and the functions of files with an edit at their top level."""
+        files = {edit.path for edit in edits if not self._around(edit)}
+        return {unit for unit in units if unit[0] in files or unit not in self._alone}
+
+    def _run_apart(self, units: Collection[Unit]) -> Report:
+        """Programs, and functions of their files, each file in a machine that has run nothing else."""
+        out = Report()
+        for path in sorted({path for path, _ in units}):
+            machine = make(self.index, self.machine.terms, self.machine.lenient)
+            machine.patched = self.machine.patched
+            part = analyse(
+                {}, wanted=self.wanted, every=self.every, index=self.index, machine=machine, files=[path], units=units
+            )
+            out = merged(out, part)
+        return out
 
     def _edited(self, edits: Iterable[Edit]) -> frozenset[Unit]:
         return frozenset((e.path, info.qualname) for e in edits for info in self._around(e))
@@ -76,20 +113,24 @@ class Session:
             modules[path] = replace(new, name=old.name, package=old.package, imports=old.imports)
         self.machine.edited = self._edited(edits)
         try:
-            return self._run(modules, swapped, units)
+            return self._run(modules, swapped, units, self._apart(edits, units))
         finally:
             self.machine.edited = frozenset()
 
     def _run(
-        self, modules: Mapping[str, ModuleInfo], swapped: dict[Function, Function], units: frozenset[Unit]
+        self,
+        modules: Mapping[str, ModuleInfo],
+        swapped: dict[Function, Function],
+        units: frozenset[Unit],
+        apart: set[Unit],
     ) -> Report:
         kept = {path: self.index.modules[path] for path in modules}
-        out = Report()
         self.index.modules.update(modules)
         self.machine.patched = swapped
         try:
+            out = self._run_apart(apart) if apart else Report()
             for unit in self.report.ran:
-                if unit in units:
+                if unit in units and unit not in apart:
                     info = self._alone[unit]
                     _alone(self.machine, out, self.index.modules[info.path], info)
         finally:
@@ -109,7 +150,7 @@ def merged(current: Report, part: Report) -> Report:
     """The report with what some of its units do now in the place of what they did."""
     mine = part.traces.keys()
     hits = [h for h in current.hits if h.unit not in mine]
-    order = {unit: n for n, unit in enumerate(current.traces)}
+    order = {unit: n for n, unit in enumerate({**current.ran, **part.ran})}
     return Report(
         hits=sorted([*hits, *part.hits], key=lambda h: order[h.unit]),
         writes=current.writes | part.writes,

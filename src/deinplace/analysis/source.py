@@ -28,6 +28,10 @@ class SourceError(Exception):
         self.path, self.message, self.line, self.code = path, message, line, code
 
 
+_PLAIN = frozenset({int, str, float, bool, type(None), ast.Load, ast.Store, ast.Del})
+"""What no node has below it, and the contexts that say no more than `load` or `store`."""
+
+
 @dataclass(frozen=True)
 class Source:
     """A file's text and tree. `encoding` and `bom` say how `text` becomes `data` again, byte for byte."""
@@ -107,14 +111,27 @@ class Source:
         return self.text[start:end]
 
     @cached_property
-    def nodes(self) -> tuple[ast.AST, ...]:
-        """All nodes of the tree, outermost first."""
-        return tuple(ast.walk(self.tree))
+    def parents(self) -> dict[ast.AST, ast.AST]:
+        """Each node's parent. Left out is what says no more than `load` or `store`."""
+        found: dict[ast.AST, ast.AST] = {}
+        pending: list[ast.AST] = [self.tree]
+        for node in pending:  # by hand: whole projects are walked, and `ast.walk` would have to be followed by this
+            for value in vars(node).values():
+                kind = type(value)
+                if kind is list:
+                    for child in value:
+                        if isinstance(child, ast.AST):
+                            found[child] = node
+                            pending.append(child)
+                elif kind not in _PLAIN and isinstance(value, ast.AST):
+                    found[value] = node
+                    pending.append(value)
+        return found
 
     @cached_property
-    def parents(self) -> dict[ast.AST, ast.AST]:
-        """Each node's parent."""
-        return {child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)}
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """All nodes of the tree, outermost first."""
+        return (self.tree, *self.parents)
 
     def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
         """The nodes around `node`, innermost first."""

@@ -45,7 +45,7 @@ def of_statement(source: Source, statement: ast.stmt, owner: ast.AST) -> list[Ac
 def _walk(
     source: Source, node: ast.AST, owner: ast.AST, top: ast.stmt | None, known: dict[str, str], depth: int
 ) -> Iterator[Action]:
-    if isinstance(node, Function | ast.ClassDef | ast.Lambda):
+    if isinstance(node, Function | ast.ClassDef | ast.Lambda | ast.expr_context):
         return
     if isinstance(node, ast.stmt) and depth == 0:
         top = node

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from weakref import WeakKeyDictionary
 
 from deinplace.analysis.source import Function, Source
 from deinplace.model import Place, Span
@@ -56,13 +57,26 @@ def statement_at(source: Source, span: Span) -> ast.stmt | None:
 
 def assignments(scope: ast.AST, text: str) -> list[ast.Assign | ast.AnnAssign]:
     """Assignments in `scope` that bind the name or attribute `text` (tuple targets too), in source order."""
-    found: list[ast.Assign | ast.AnnAssign] = []
+    known = _BOUND.get(scope)
+    if known is None:
+        known = _BOUND[scope] = _bound(scope)
+    return list(known.get(text, ()))
+
+
+_BOUND: WeakKeyDictionary[ast.AST, dict[str, list[ast.Assign | ast.AnnAssign]]] = WeakKeyDictionary()
+"""What each scope binds that was asked for before, for as long as its tree lives."""
+
+
+def _bound(scope: ast.AST) -> dict[str, list[ast.Assign | ast.AnnAssign]]:
+    found: dict[str, list[ast.Assign | ast.AnnAssign]] = {}
     for node in ast.walk(scope):
         if isinstance(node, ast.Assign | ast.AnnAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            if any(text == ast.unparse(t) for target in targets for t in flat(target)):
-                found.append(node)
-    return sorted(found, key=lambda n: (n.lineno, n.col_offset))
+            for text in {ast.unparse(t) for target in targets for t in flat(target)}:
+                found.setdefault(text, []).append(node)
+    for each in found.values():
+        each.sort(key=lambda n: (n.lineno, n.col_offset))
+    return found
 
 
 def value_for(statement: ast.Assign | ast.AnnAssign, text: str) -> ast.expr | None:

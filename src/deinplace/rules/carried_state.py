@@ -90,6 +90,8 @@ class CarriedState(Rule):
 
     def find(self, source: Source) -> Iterable[Site]:
         """Carried names in loops whose backward retains its graph although an optimizer steps."""
+        if b"backward" not in source.data:
+            return
         for loop in (n for n in source.nodes if isinstance(n, ast.For | ast.While)):
             view = Round(source, loop, loop.body[0], _actions(source, loop))
             retained = [a for a in view.actions if a.kind == "backward" and _keeps(a)]

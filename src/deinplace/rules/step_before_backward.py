@@ -81,6 +81,8 @@ class StepBeforeBackward(Rule):
 
     def find(self, source: Source) -> Iterable[Site]:
         """Steps that a backward follows whose loss was computed before them."""
+        if b"backward" not in source.data:
+            return
         scopes = [source.tree, *(n for n in source.nodes if isinstance(n, Function))]
         for scope in scopes:
             found = [a for a in actions(source, scope) if a.owner is scope]

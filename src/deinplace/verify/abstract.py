@@ -13,12 +13,13 @@ from deinplace.analysis.safety import Safety
 from deinplace.analysis.session import Session, merged
 from deinplace.analysis.source import Source
 from deinplace.analysis.terms import Terms
-from deinplace.analysis.wanted import worth_running
-from deinplace.model import Rewrite
+from deinplace.analysis.wanted import suspects, worth_running
+from deinplace.model import Edit, Rewrite
 from deinplace.rewrite.apply import CheckError, OverlapError, patched
 
 MANY = 40
-"""In so many files, at least, only functions that are worth it get a run of their own."""
+"""In so many files, at least, only functions that a quick look finds suspicious get a run of their own."""
+OUT_OF_SIGHT = Safety(False, "not-followed", "others import its file, whose top level it stands at: too many to follow")
 
 
 @dataclass
@@ -34,8 +35,11 @@ class AbstractBench:
 
     def __post_init__(self) -> None:
         index = Index(self.sources)
-        wanted = worth_running(index) if len(self.sources) >= MANY else None
-        self.session = Session(self.sources, self.terms, self.lenient, wanted, index=index)
+        large = len(self.sources) >= MANY
+        wanted = suspects(index, worth_running(index)) if large else None
+        self.session = Session(self.sources, self.terms, self.lenient, wanted, index=index, large=large)
+        self.files: dict[tuple[Edit, ...], Source] = {}
+        """Files by the edits that made them."""
         self.wanted, self.whole = wanted, False
         self.before = self.refined(self.session.report)
         self.current = self.before
@@ -53,10 +57,12 @@ class AbstractBench:
     ) -> tuple[Safety, Report | None]:
         """Whether one more rewrite mends its fault and changes nothing else."""
         try:
-            sources = patched(self.sources, [*self.taken, rewrite])
+            sources = patched(self.sources, [*self.taken, rewrite], self.files)
         except (OverlapError, CheckError) as error:
             return Safety(False, "not-editable", str(error)), None
         part = None if self.whole else self._part(rewrite, sources)
+        if part is None and self.session.large:
+            return OUT_OF_SIGHT, None
         after = merged(self.current, part) if part is not None else self.run(sources)
         if not gone(after):
             return Safety(False, "not-mended", "the same fault would remain"), None
@@ -69,7 +75,11 @@ class AbstractBench:
         units = self.session.entering(rewrite.edits)
         if units is None:
             return None
-        part = self.session.rerun(sources, [e for r in (*self.taken, rewrite) for e in r.edits], units)
+        edits = [e for r in (*self.taken, rewrite) for e in r.edits]
+        if (first := self.session.first(edits, units)) is not None:
+            first = self.refined(first)
+            self.before, self.current = merged(self.before, first), merged(self.current, first)
+        part = self.session.rerun(sources, edits, units)
         return None if part is None else self.refined(part)
 
     def take(self, rewrite: Rewrite, after: Report) -> None:

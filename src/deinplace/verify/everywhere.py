@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
 from deinplace.analysis import safety
+from deinplace.analysis.prefilter import may_hold_site
 from deinplace.analysis.records import Write
 from deinplace.analysis.run import Refine, Report, Unit, analyse
 from deinplace.analysis.safety import Safety
@@ -16,6 +17,7 @@ from deinplace.model import Edit, Rewrite, Site, Span
 from deinplace.rewrite.apply import CheckError, OverlapError, patched
 from deinplace.rules import sites, static_candidates
 from deinplace.rules.base import Project
+from deinplace.verify.abstract import MANY
 
 PASSES = 4
 """So often, at most, changed files are looked at again."""
@@ -55,7 +57,8 @@ def surveyed(
     `only` names the files whose sites are looked at; None stands for all.
     """
     project = Project(sources)
-    found = [site for path, source in sources.items() if only is None or path in only for site in sites(source)]
+    looked = (s for path, s in sources.items() if (only is None or path in only) and may_hold_site(s.data))
+    found = [site for source in looked for site in sites(source)]
     wanted = {unit for site in found for unit in _units(site)}
     bench = _Bench(sources, wanted, list(taken), refine)
     touched = {(e.path, e.start) for r in taken for e in r.edits}
@@ -69,6 +72,8 @@ def surveyed(
         rewrite = next((r for _, r in static_candidates(site, project) if _frees(r)), None)
         if rewrite is None:
             reasons["no rewrite"] += 1
+        elif bench.session.large and bench.session.entering(rewrite.edits) is None:
+            reasons["at the top level of a file that others import"] += 1
         elif not any((e.path, e.start) in touched for e in rewrite.edits):
             todo.append((site, rewrite, units))
     proved = [(site, rewrite, safety.PROVED) for site, rewrite, _ in bench.prove(todo)]
@@ -103,14 +108,20 @@ class _Bench:
     ) -> None:
         self.sources, self.wanted, self.taken, self.refine = sources, wanted, taken, refine
         self.terms = Terms()
-        self.session = Session(sources, self.terms, lenient=False, wanted=wanted, every=True)
+        edits = [e for r in taken for e in r.edits]
+        self.session = Session(sources, self.terms, False, wanted, every=True, large=len(sources) >= MANY)
+        self.whole = self.session.entering(edits) is None
+        """Whether only a run of the whole project can tell what a rewrite does."""
+        if self.whole and self.session.large:
+            self.session = Session(sources, self.terms, False, wanted, every=True)
         self.before = self.refined(self.session.report)
         self.written: Written = {}
         self.files: dict[tuple[Edit, ...], Source] = {}
         """Files by the edits that made them."""
-        self.current = self.run(patched(sources, taken)) if taken else self.before
-        self.whole = self.session.entering([e for r in taken for e in r.edits]) is None
-        """Whether only a run of the whole project can tell what a rewrite does."""
+        self.current = self.before
+        if taken:
+            out = patched(sources, taken, self.files)
+            self.current = (self._after(taken, out) or (self.run(out), set()))[0]
         self.faulty = {hit.unit for hit in self.current.hits if hit.sure}
         for unit, writes in self.before.writes.items():
             for write in writes:
@@ -153,15 +164,18 @@ class _Bench:
         return frozenset(units)
 
     def prove(self, todo: list[tuple[Site, Rewrite, frozenset[Unit]]]) -> list[tuple[Site, Rewrite, frozenset[Unit]]]:
-        """As many as hold together: all at once, else those of each file, else each half."""
+        """As many as hold together: all at once, else those of each file, else each half.
+
+        In a large project something always fails, and all at once is not tried.
+        """
         if not todo:
             return []
-        after = self._holds(todo)
+        paths = list(dict.fromkeys(site.path for site, _, _ in todo))
+        after = self._holds(todo) if len(paths) == 1 or not self.session.large else None
         if after is not None:
             self.current = after
             self.taken += [rewrite for _, rewrite, _ in todo]
             return todo
-        paths = list(dict.fromkeys(site.path for site, _, _ in todo))
         if len(paths) > 1:
             return [one for path in paths for one in self.prove([t for t in todo if t[0].path == path])]
         if len(todo) == 1:
@@ -176,12 +190,23 @@ class _Bench:
             out = patched(self.sources, [*self.taken, *rewrites], self.files)
         except (OverlapError, CheckError):
             return None
-        part = None if self.whole else self._part(rewrites, out)
-        after = merged(self.current, part) if part is not None else self.run(out)
-        units = self.before.traces.keys() if part is None else part.traces.keys()
-        if not self._fewer(todo, after, set(units)) or _overwritten(after) - _overwritten(self.current):
+        made = self._after(rewrites, out)
+        if made is None:
             return None
-        return after if safety.compare(self.before, after, set(units)).ok else None
+        after, units = made
+        if not self._fewer(todo, after, units) or _overwritten(after) - _overwritten(self.current):
+            return None
+        return after if safety.compare(self.before, after, units).ok else None
+
+    def _after(self, rewrites: Sequence[Rewrite], out: Mapping[str, Source]) -> tuple[Report, set[Unit]] | None:
+        """What the program does with more rewrites, once its files say `out`, and the units that ran again.
+
+        None where a run of the whole project would have to tell, and it is too large for that.
+        """
+        part = None if self.whole else self._part(rewrites, out)
+        if part is not None:
+            return merged(self.current, part), set(part.traces)
+        return None if self.session.large else (self.run(out), set(self.before.traces))
 
     def _fewer(self, todo: list[tuple[Site, Rewrite, frozenset[Unit]]], after: Report, units: set[Unit]) -> bool:
         """Whether each site's own write is made less often: a rewrite that frees nothing may not ride with others."""
@@ -195,10 +220,14 @@ class _Bench:
             for site, _, _ in todo
         )
 
-    def _part(self, rewrites: list[Rewrite], out: Mapping[str, Source]) -> Report | None:
+    def _part(self, rewrites: Sequence[Rewrite], out: Mapping[str, Source]) -> Report | None:
         """What those units do that enter a rewritten function; None where programs have to run again."""
         units = self.session.entering([e for r in rewrites for e in r.edits])
         if units is None:
             return None
-        part = self.session.rerun(out, [e for r in (*self.taken, *rewrites) for e in r.edits], units)
+        edits = [e for r in dict.fromkeys((*self.taken, *rewrites)) for e in r.edits]
+        if (first := self.session.first(edits, units)) is not None:
+            first = self.refined(first)
+            self.before, self.current = merged(self.before, first), merged(self.current, first)
+        part = self.session.rerun(out, edits, units)
         return None if part is None else self.refined(part)
