@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from deinplace.analysis.index import FunctionInfo, Index, ModuleInfo, read_module
 from deinplace.analysis.machine import Machine
@@ -12,6 +12,15 @@ from deinplace.analysis.run import Report, Unit, _alone, analyse, make
 from deinplace.analysis.source import Function, Source
 from deinplace.analysis.terms import Terms
 from deinplace.model import Edit
+
+
+@dataclass(frozen=True)
+class _Patched:
+    """A file after edits; no module where its functions do not correspond to those of before."""
+
+    source: Source
+    module: ModuleInfo | None
+    swapped: Mapping[Function, Function]
 
 
 class Session:
@@ -39,6 +48,8 @@ class Session:
             sources, wanted=wanted, every=every, index=self.index, machine=self.machine, lenient=lenient, quiet=large
         )
         self._shown: set[Unit] = set()
+        self._patched: dict[str, _Patched] = {}
+        self._holders: dict[Edit, list[FunctionInfo]] = {}
         self._alone = {
             (path, info.qualname): info for path, m in self.index.modules.items() for info in m.functions.values()
         }
@@ -88,8 +99,11 @@ class Session:
 
     def _around(self, edit: Edit) -> list[FunctionInfo]:
         """Functions whose body holds an edit."""
+        known = self._holders.get(edit)
+        if known is not None:
+            return known
         module = self.index.modules[edit.path]
-        found = []
+        found = self._holders[edit] = []
         for info in module.functions.values():
             first, last = info.node.body[0], info.node.body[-1]
             if module.source.bounds(first)[0] <= edit.start and edit.end <= module.source.bounds(last)[1]:
@@ -103,14 +117,13 @@ class Session:
         modules: dict[str, ModuleInfo] = {}
         swapped: dict[Function, Function] = {}
         for path in changed:
-            old = self.index.modules[path]
-            new = read_module(patched[path], frozenset())
-            pairs = list(zip(old.functions.values(), new.functions.values(), strict=False))
-            same = len(old.functions) == len(new.functions) and len(old.classes) == len(new.classes)
-            if not same or any(a.qualname != b.qualname or not _alike(a.node, b.node) for a, b in pairs):
+            known = self._patched.get(path)
+            if known is None or known.source is not patched[path]:
+                known = self._patched[path] = _matched(self.index.modules[path], patched[path])
+            if known.module is None:
                 return None
-            swapped.update((a.node, b.node) for a, b in pairs)
-            modules[path] = replace(new, name=old.name, package=old.package, imports=old.imports)
+            swapped.update(known.swapped)
+            modules[path] = known.module
         self.machine.edited = self._edited(edits)
         try:
             return self._run(modules, swapped, units, self._apart(edits, units))
@@ -137,6 +150,17 @@ class Session:
             self.index.modules.update(kept)
             self.machine.patched = {}
         return out
+
+
+def _matched(old: ModuleInfo, source: Source) -> _Patched:
+    """A file after edits, and which of its functions stands for which."""
+    new = read_module(source, frozenset())
+    pairs = list(zip(old.functions.values(), new.functions.values(), strict=False))
+    same = len(old.functions) == len(new.functions) and len(old.classes) == len(new.classes)
+    if not same or any(a.qualname != b.qualname or not _alike(a.node, b.node) for a, b in pairs):
+        return _Patched(source, None, {})
+    module = replace(new, name=old.name, package=old.package, imports=old.imports)
+    return _Patched(source, module, {a.node: b.node for a, b in pairs})
 
 
 def _alike(a: Function, b: Function) -> bool:
