@@ -12,7 +12,7 @@ from deinplace.analysis.records import ExhaustedError, Frame
 from deinplace.analysis.values import Fields, Mod, Other, Ref, Ten, Value
 
 _BUILTINS = frozenset(dir(builtins))
-PACKAGE_STEPS = 1_500
+PACKAGE_STEPS = 300
 """So far a package is followed that only gathers what others may import, by whatever clever means."""
 
 

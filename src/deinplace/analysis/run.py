@@ -21,7 +21,11 @@ from deinplace.analysis.writes import UNFOLLOWED
 from deinplace.model import Span
 
 PROGRAM_STEPS = 400_000
+PROGRAM_STEPS_OF_MANY = 60_000
+"""So many steps each program may take in a large project: most are done after a few thousand."""
 FUNCTION_STEPS = 12_000
+MANY = 40
+"""A project of so many files is large: what few of its runs would show costs too much there."""
 Unit = tuple[str, str]
 """(path, qualified name): a function on its own, or `<module>` for a program."""
 
@@ -80,7 +84,8 @@ def analyse(
 ) -> Report:
     """Run every program, then every function that no program reached. `units` keeps to some of them.
 
-    `wanted` names the functions worth a run of their own, those that hold sites; others run only when called. `every`
+    `wanted` names the functions worth a run of their own, those that hold sites; others run only when called. As a
+    mapping, it says how many steps each may take. `every`
     runs them on their own even where a program reaches them: somebody else may call them too. `thorough` glances at the
     functions a second time that hold places which no run has reached. Without `traced`, what can be seen in the end is
     not written down: who compares no two runs has no use for it; `quiet` keeps silent about programs only. `spread`
@@ -89,6 +94,8 @@ def analyse(
     """
     index = index or Index(sources)
     machine = machine or make(index, terms or Terms(), lenient)
+    machine.limits = wanted if isinstance(wanted, Mapping) else {}
+    machine.most = PROGRAM_STEPS if len(index.modules) < MANY else PROGRAM_STEPS_OF_MANY
     machine.traced, machine.settling = traced and not quiet, True
     report = Report()
     programs = _programs(index) if files is None else [index.modules[path] for path in files]
@@ -96,7 +103,7 @@ def analyse(
         unit = (module.path, "<module>")
         if module.path in machine.globals:
             continue
-        _guarded(machine, report, unit, lambda m=module: _program(machine, m), PROGRAM_STEPS)
+        _guarded(machine, report, unit, lambda m=module: _program(machine, m), machine.most)
         if machine.mem is not None:
             machine.mem.settle(machine.new_id())
         if quiet:
@@ -335,7 +342,7 @@ def _alone(machine: Machine, report: Report, module: ModuleInfo, info: FunctionI
             machine.observe("argument", name, *_seen(machine, value))
         observe_outside(machine, first)
 
-    _guarded(machine, report, unit, run, FUNCTION_STEPS)
+    _guarded(machine, report, unit, run, machine.limits.get(unit, FUNCTION_STEPS))
     machine.mem = start
     machine.restore(kept)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +51,8 @@ class Store(Lineage):
         self.steps, self.clock, self._next, self._serial = steps, 0, 0, 0
         self.most = steps
         """So many steps a program may take."""
+        self.limits: Mapping[tuple[str, str], int] = {}
+        """So many steps some functions may take that run on their own."""
         self.grad = "on"
         self.inference = False
         """Whether `torch.inference_mode()` is on."""

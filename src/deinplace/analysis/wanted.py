@@ -9,11 +9,14 @@ from dataclasses import dataclass
 
 from deinplace.analysis import prefilter
 from deinplace.analysis.index import ClassInfo, FunctionInfo, Index, ModuleInfo
-from deinplace.analysis.run import Unit
+from deinplace.analysis.run import FUNCTION_STEPS, MANY, Unit
 from deinplace.analysis.scan import Scan, scan
 from deinplace.analysis.scout import Looker, suspicious
 from deinplace.analysis.triage import Triage
 
+BRIEF = 1_000
+"""So many steps a function may take that even a quick look found too large, in a large project: it finds nothing more
+with more of them."""
 _LINE = re.compile(r"\n")
 _INFERS = re.compile(r"torch\.inference_mode|import[^\n]*\binference_mode")
 _COMMON = frozenset({*dir(object), *dir(dict), *dir(list), *dir(set), "__call__"})
@@ -54,16 +57,34 @@ def worth_running(index: Index) -> set[Unit]:
     return wanted
 
 
-def suspects(index: Index, wanted: set[Unit]) -> set[Unit]:
-    """The units of which a quick look cannot tell that the machine would find nothing."""
+def suspects(index: Index, wanted: set[Unit]) -> dict[Unit, int]:
+    """The units of which a quick look cannot tell that the machine would find nothing, and the steps each may take.
+
+    Of a function that only calls what may be at fault by itself, the machine would find the same faults again. That is
+    of use where what it hands on makes a fault sure, but in a large project it takes most of the time.
+    """
     looker = Looker(index)
     infers = {path: _infers(index.modules[path]) for path, _ in wanted}
+    found: dict[Unit, tuple[ast.AST, set[ast.AST] | None]] = {}
     kept = set(wanted)
     for path, name in sorted(wanted):
         info = index.modules[path].named.get(name)
-        if info is not None and not infers[path] and not suspicious(looker, info):
+        if info is None or infers[path]:
+            continue
+        where = suspicious(looker, info)
+        if where is None or where:
+            found[path, name] = info.node, where
+        else:
             kept.discard((path, name))
-    return kept
+    steps = dict.fromkeys(sorted(kept), FUNCTION_STEPS)
+    if len(index.modules) >= MANY:
+        alone = {node for node, where in found.values() if where is not None and node in where}
+        for unit, (node, where) in found.items():
+            if where is None:
+                steps[unit] = BRIEF
+            elif node not in where and where <= alone:
+                del steps[unit]
+    return steps
 
 
 def _infers(module: ModuleInfo) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from deinplace.analysis import safety
 from deinplace.analysis.index import Index
 from deinplace.analysis.records import Write
-from deinplace.analysis.run import Refine, Report, Unit, analyse
+from deinplace.analysis.run import MANY, Refine, Report, Unit, analyse
 from deinplace.analysis.safety import Safety
 from deinplace.analysis.session import Session, merged
 from deinplace.analysis.source import Source
@@ -17,8 +17,6 @@ from deinplace.analysis.wanted import suspects, worth_running
 from deinplace.model import Edit, Rewrite
 from deinplace.rewrite.apply import CheckError, OverlapError, patched
 
-MANY = 40
-"""In so many files, at least, only functions that a quick look finds suspicious get a run of their own."""
 OUT_OF_SIGHT = Safety(False, "not-followed", "others import its file, whose top level it stands at: too many to follow")
 
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from deinplace.analysis import safety
 from deinplace.analysis.prefilter import may_hold_site
 from deinplace.analysis.records import Write
-from deinplace.analysis.run import Refine, Report, Unit, analyse
+from deinplace.analysis.run import FUNCTION_STEPS, MANY, Refine, Report, Unit, analyse
 from deinplace.analysis.safety import Safety
 from deinplace.analysis.session import Session, merged
 from deinplace.analysis.source import Source
@@ -17,8 +17,9 @@ from deinplace.model import Edit, Rewrite, Site, Span
 from deinplace.rewrite.apply import CheckError, OverlapError, patched
 from deinplace.rules import sites, static_candidates
 from deinplace.rules.base import Project
-from deinplace.verify.abstract import MANY
 
+STEPS = 8_000
+"""So many steps a function may take in a large project, where there are many to be freed: few take as many."""
 PASSES = 4
 """So often, at most, changed files are looked at again."""
 Planned = tuple[Site, Rewrite, Safety]
@@ -109,7 +110,9 @@ class _Bench:
         self.sources, self.wanted, self.taken, self.refine = sources, wanted, taken, refine
         self.terms = Terms()
         edits = [e for r in taken for e in r.edits]
-        self.session = Session(sources, self.terms, False, wanted, every=True, large=len(sources) >= MANY)
+        large = len(sources) >= MANY
+        limits = dict.fromkeys(wanted, STEPS if large else FUNCTION_STEPS)
+        self.session = Session(sources, self.terms, False, limits, every=True, large=large)
         self.whole = self.session.entering(edits) is None
         """Whether only a run of the whole project can tell what a rewrite does."""
         if self.whole and self.session.large:

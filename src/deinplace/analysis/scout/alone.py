@@ -39,7 +39,7 @@ def alone(s: Scout, info: FunctionInfo) -> None:
     for extra in (spec.vararg, spec.kwarg):
         if extra is not None:
             values[extra.arg] = frozenset({Box([], frozenset({s.cell()}))})
-    s.saved, s.written, s.hot = set(s.saved), set(), False
+    s.saved, s.written, s.hot, s.here = set(s.saved), set(), set(), info.node
     s.scope = Scope(info.path, values, (), info.owner, me)
     for decorator in info.node.decorator_list:
         mode = effects.mode(s, decorator)

@@ -161,7 +161,7 @@ def anything(s: Scout, args: list[Value], keywords: Keywords) -> Value:
     """A call of something that was not followed, though the machine may: it may save and write all that it is given."""
     cells = set().union(*(cells_of(v) for v in (*args, *keywords.values())))
     if not cells.isdisjoint(s.saved):
-        s.hot = True
+        s.blame()
     s.saved |= cells
     s.written |= cells
     s.likely |= cells

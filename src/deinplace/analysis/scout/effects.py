@@ -122,12 +122,12 @@ def write(s: Scout, target: Value, op: str, values: list[Value]) -> None:
         return
     likely = not cells.isdisjoint(s.likely)
     if not cells.isdisjoint(s.saved) or (likely and EXPANDED in target):
-        s.hot = True
+        s.blame()
     if s.grad and likely and CUT not in target and (MULTI in target or not cells.isdisjoint(s.leaves)):
-        s.hot = True
+        s.blame()
     fractions = any(FRACTION in v or (WHOLE not in v and cells_of(v) & s.likely) for v in values)
     if likely and WHOLE in target and op in facts.operators() and (op == "div" or fractions):
-        s.hot = True
+        s.blame()
     s.written |= cells
     given = set().union(*(cells_of(v) for v in values))
     if s.grad and given - s.constant:

@@ -91,7 +91,7 @@ class Summary:
     saved: frozenset[int]
     written: frozenset[int]
     result: Value
-    hot: bool
+    hot: frozenset[ast.AST]
     boxes: tuple[Box | None, ...] = ()
     """Containers that stood for those that were given: what was put into them is put into those, too."""
 

@@ -19,7 +19,7 @@ from deinplace.analysis.scout.members import (
 )
 from deinplace.analysis.values import Cls, Mod, Ref
 
-STEPS = 10_000
+STEPS = 4_000
 """So many nodes are looked at for one function, at most."""
 
 
@@ -49,8 +49,10 @@ class Scout(Lineage):
         """Cells that surely require no gradients."""
         self.leaves: set[int] = set()
         self.grad = True
-        self.hot = False
-        """Whether a write was met that the machine has to judge."""
+        self.hot: set[ast.AST] = set()
+        """Functions in whose code a write was met that the machine has to judge."""
+        self.here: ast.AST | None = None
+        """The function whose code is looked at; of nested ones the outer."""
         self.scope = Scope("", {})
         self.depth = 0
         self.running: list[ast.AST] = []
@@ -98,6 +100,11 @@ class Scout(Lineage):
         self.steps -= 1
         if self.steps < 0:
             raise GiveUpError
+
+    def blame(self) -> None:
+        """The code that is looked at holds a write that the machine has to judge."""
+        if self.here is not None:
+            self.hot.add(self.here)
 
     # names
 

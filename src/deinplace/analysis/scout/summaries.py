@@ -68,7 +68,7 @@ def call_code(s: Scout, code: Code, args: list[Value], keywords: Keywords) -> Va
 
 def _summary(s: Scout, code: Code, given: list[Value], names: tuple[str, ...]) -> Summary:
     saved, written, hot = s.saved, s.written, s.hot
-    s.saved, s.written, s.hot = set(), set(), False
+    s.saved, s.written, s.hot = set(), set(), set()
     cells: list[int] = []
     values: list[Value] = []
     boxes: list[Box | None] = []
@@ -88,7 +88,7 @@ def _summary(s: Scout, code: Code, given: list[Value], names: tuple[str, ...]) -
         boxes.append(box)
     count = len(given) - len(names)
     result = inline(s, code, values[:count], dict(zip(names, values[count:], strict=True)))
-    made = Summary(tuple(cells), frozenset(s.saved), frozenset(s.written), result, s.hot, tuple(boxes))
+    made = Summary(tuple(cells), frozenset(s.saved), frozenset(s.written), result, frozenset(s.hot), tuple(boxes))
     s.saved, s.written, s.hot = saved, written, hot
     return made
 
@@ -116,7 +116,7 @@ def _abstract(value: Value, cell: int) -> tuple[Value, Box | None]:
 
 def _applied(s: Scout, made: Summary, given: list[Value]) -> Value:
     places = {cell: cells_of(v) for cell, v in zip(made.cells, given, strict=True) if cell}
-    s.hot = s.hot or made.hot
+    s.hot |= made.hot
     written: set[int] = set()
     for cell in made.written:
         written |= places.get(cell, {cell})
@@ -124,13 +124,13 @@ def _applied(s: Scout, made: Summary, given: list[Value]) -> Value:
     for cell in made.saved:
         kept |= places.get(cell, {cell})
     if not written.isdisjoint(s.saved):
-        s.hot = True
+        s.blame()
     if len(places) > 1 and any(
         a != b and not places[a].isdisjoint(places[b])
         for a in made.written & places.keys()
         for b in made.saved & places.keys()
     ):
-        s.hot = True
+        s.blame()
     s.saved |= kept
     s.written |= written
     for cell, mine in places.items():
@@ -173,6 +173,9 @@ def inline(s: Scout, code: Code, args: list[Value], keywords: Keywords) -> Value
     scope = s.scope = Scope(code.path, names, code.scopes, owner or code.owner, me)
     s.depth += 1
     s.running.append(code.node)
+    here = s.here
+    if code.info is not None and not code.scopes:
+        s.here = code.node
     node = code.node
     if isinstance(node, ast.Lambda):
         result = expressions.evaluate(s, node.body)
@@ -185,6 +188,7 @@ def inline(s: Scout, code: Code, args: list[Value], keywords: Keywords) -> Value
         result = _result(scope)
     s.depth -= 1
     s.running.pop()
+    s.here = here
     s.scope, s.grad = kept, grad
     s.calling, s.discarded = calling
     return result

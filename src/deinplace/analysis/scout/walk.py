@@ -32,7 +32,7 @@ class Looker(Scout):
         if value is None:
             return NOTHING
         kept, self.scope = self.scope, Scope(path, {})
-        grad, self.grad, hot = self.grad, True, self.hot
+        grad, self.grad, hot = self.grad, True, set(self.hot)
         self.depth += 1
         found = expressions.evaluate(self, value) if self.depth < DEPTH else frozenset({OPAQUE})
         self.depth -= 1
@@ -41,14 +41,17 @@ class Looker(Scout):
         return found if plain else frozenset(m for v in expressions.items(self, found, 0) for m in v) | found
 
 
-def suspicious(scout: Looker, info: FunctionInfo) -> bool:
-    """True where a function's own run may show a fault: the machine has to look."""
-    scout.steps, scout.hot, scout.grad, scout.depth = STEPS, False, True, 0
+def suspicious(scout: Looker, info: FunctionInfo) -> set[ast.AST] | None:
+    """Functions in whose code a function's own run may show a fault: the machine has to look. None: it may be anywhere.
+
+    Once the function itself is among them, no others are looked for.
+    """
+    scout.steps, scout.hot, scout.grad, scout.depth = STEPS, set(), True, 0
     scout.saved, scout.written, scout.running = set(), set(), []
     try:
         alone.alone(scout, info)
     except (GiveUpError, RecursionError):
-        return True
+        return None
     return scout.hot
 
 
@@ -61,7 +64,7 @@ def execute(s: Scout, body: list[ast.stmt]) -> bool:
         handler = _STATEMENTS.get(type(node))
         if handler is not None and handler(s, node):
             return True
-        if s.hot and not s.depth:
+        if not s.depth and s.here in s.hot:
             return True
     return False
 
