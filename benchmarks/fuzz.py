@@ -36,7 +36,7 @@ for name in {names}:
     torch.manual_seed(0)
     try:
         print(name, importlib.import_module(name).main())
-    except RuntimeError as error:
+    except (RuntimeError, ValueError) as error:  # programs raise `ValueError` of their own
         print(name, error)
 """
 

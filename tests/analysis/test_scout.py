@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from deinplace.analysis.index import Index
-from deinplace.analysis.run import analyse
+from deinplace.analysis.run import FUNCTION_STEPS, MANY, analyse
+from deinplace.analysis.scout.state import STEPS
 from deinplace.analysis.source import Source
-from deinplace.analysis.wanted import suspects
+from deinplace.analysis.wanted import BRIEF, suspects
 from deinplace.rules import all_rules
 
 HEAD = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n"
@@ -113,6 +114,56 @@ def test_what_the_machine_finds_is_kept() -> None:
             units = {("/t.py", info.qualname) for info in index.modules["/t.py"].functions.values()}
             report = analyse({"/t.py": source}, lenient=True, wanted=units, index=index, every=True, traced=False)
             bad = {hit.unit for hit in report.hits if hit.unit[1] != "<module>"}
-            assert bad <= suspects(index, units), (rule.code, case.id)
+            assert bad <= suspects(index, units).keys(), (rule.code, case.id)
             seen += len(bad)
     assert seen
+
+
+CALLS = """\
+def broken(x):
+    y = torch.exp(x)
+    y += 1
+    return y
+
+
+def calls(x):
+    return broken(x) * 2
+
+
+def adds(x):
+    x += 1
+    return x
+
+
+def hands_over(x):
+    y = torch.exp(x)
+    adds(y)
+    return y
+
+
+def one_more(x):
+    z = torch.sigmoid(broken(x))
+    z += 1
+    return z
+
+
+def goes_far(x):
+    y = torch.exp(x)
+{far}    y += 1
+    return y
+"""
+
+
+@pytest.mark.parametrize("files", [1, MANY])
+def test_in_a_large_project_callers_show_no_fault_again(files: int) -> None:
+    far = "".join(f"    if x.sum() > {n}:\n        x = torch.sin(x)\n" for n in range(STEPS // 8))
+    texts = {"/p/t.py": HEAD + CALLS.replace("{far}", far)}
+    texts |= {f"/p/other{n}.py": HEAD for n in range(files - 1)}
+    index = Index({path: Source.parse(path, text.encode()) for path, text in texts.items()})
+    names = ("broken", "calls", "adds", "hands_over", "one_more", "goes_far")
+    steps = {name: taken for (_, name), taken in suspects(index, {("/p/t.py", name) for name in names}).items()}
+    expected = dict.fromkeys(("broken", "calls", "hands_over", "one_more", "goes_far"), FUNCTION_STEPS)
+    if files == MANY:
+        del expected["calls"]
+        expected["goes_far"] = BRIEF
+    assert steps == expected
