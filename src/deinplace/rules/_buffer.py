@@ -38,7 +38,8 @@ class Buffer:
 def buffer_of(source: Source, statement: ast.stmt) -> Iterator[Buffer]:
     """The buffer that a statement writes a row of, for each loop in which every access is to rows, outermost first."""
     target = row_written(statement)
-    if target is None:
+    loops = loops_around(source, statement) if target is not None else []
+    if target is None or not loops:
         return
     owners = bases(source, target)
     name = owners[0] if owners else None
@@ -47,7 +48,7 @@ def buffer_of(source: Source, statement: ast.stmt) -> Iterator[Buffer]:
         return
     if not assignable(source, statement, name.id) or _held_elsewhere(source, statement, name.id):
         return
-    for loop in reversed(loops_around(source, statement)):
+    for loop in reversed(loops):
         if rebinds(loop, name) or not bound_before(source, loop, name):
             continue
         inside = _mentions(loop, name.id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from functools import lru_cache
+from weakref import WeakKeyDictionary
 
 from deinplace.analysis.imports import dotted_path
 from deinplace.analysis.source import Scope, Source
@@ -43,8 +44,19 @@ def function_of(source: Source, node: ast.AST) -> Scope:
     return scope
 
 
-def own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
+_OWN: WeakKeyDictionary[ast.AST, tuple[ast.AST, ...]] = WeakKeyDictionary()
+"""The nodes of each scope that was asked for before, for as long as its tree lives."""
+
+
+def own_nodes(scope: ast.AST) -> tuple[ast.AST, ...]:
     """The nodes of a scope's own body, in order, without those of functions and classes inside it."""
+    known = _OWN.get(scope)
+    if known is None:
+        known = _OWN[scope] = tuple(_own_nodes(scope))
+    return known
+
+
+def _own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
     pending: list[ast.AST] = list(reversed(getattr(scope, "body", []) if not isinstance(scope, ast.Lambda) else []))
     while pending:
         node = pending.pop()
