@@ -70,7 +70,7 @@ def _built(machine: Machine, owner: ClassInfo, init: FunctionInfo) -> Built:
     serial = machine.switch((owner.path, f"{owner.qualname}()"))
     before, notes, ran, first = machine.steps, machine.notes, machine.ran, machine.new_id()
     machine.notes, machine.ran, machine.passed = set(), set(), set()
-    machine.building = not machine.traced or machine.large
+    machine.building = not machine.traced
     value = _empty(machine, owner)
     memory: Memory | None = None
     try:

@@ -95,8 +95,7 @@ def analyse(
     index = index or Index(sources)
     machine = machine or make(index, terms or Terms(), lenient)
     machine.limits = wanted if isinstance(wanted, Mapping) else {}
-    machine.large = len(index.modules) >= MANY
-    machine.most = PROGRAM_STEPS_OF_MANY if machine.large else PROGRAM_STEPS
+    machine.most = PROGRAM_STEPS if len(index.modules) < MANY else PROGRAM_STEPS_OF_MANY
     machine.traced, machine.settling = traced and not quiet, True
     report = Report()
     programs = _programs(index) if files is None else [index.modules[path] for path in files]

@@ -51,8 +51,6 @@ class Store(Lineage):
         self.steps, self.clock, self._next, self._serial = steps, 0, 0, 0
         self.most = steps
         """So many steps a program may take."""
-        self.large = False
-        """Whether the project is so large that of constructors only modules and tensors matter, traced or not."""
         self.limits: Mapping[tuple[str, str], int] = {}
         """So many steps some functions may take that run on their own."""
         self.grad = "on"
