@@ -69,6 +69,8 @@ def _built(machine: Machine, owner: ClassInfo, init: FunctionInfo) -> Built:
     settled = machine.settled()
     serial = machine.switch((owner.path, f"{owner.qualname}()"))
     before, notes, ran, first = machine.steps, machine.notes, machine.ran, machine.new_id()
+    left = max(machine.steps - machine.most_built, 0)
+    machine.steps -= left
     machine.notes, machine.ran, machine.passed = set(), set(), set()
     machine.building = not machine.traced
     value = _empty(machine, owner)
@@ -80,6 +82,7 @@ def _built(machine: Machine, owner: ClassInfo, init: FunctionInfo) -> Built:
         pass
     finally:
         machine.building = False
+    machine.steps += left
     made = Built(
         value, memory, settled, machine.added(settled), range(first, machine.new_id() + 1), before - machine.steps,
         frozenset(machine.notes), frozenset(machine.ran),

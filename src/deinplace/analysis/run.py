@@ -23,6 +23,8 @@ from deinplace.model import Span
 PROGRAM_STEPS = 400_000
 PROGRAM_STEPS_OF_MANY = 60_000
 """So many steps each program may take in a large project: most are done after a few thousand."""
+CONSTRUCTOR_STEPS_OF_MANY = 3_000
+"""So many a constructor may take there before methods, each of which is run: few take more and can be proved then."""
 FUNCTION_STEPS = 12_000
 MANY = 40
 """A project of so many files is large: what few of its runs would show costs too much there."""
@@ -95,7 +97,9 @@ def analyse(
     index = index or Index(sources)
     machine = machine or make(index, terms or Terms(), lenient)
     machine.limits = wanted if isinstance(wanted, Mapping) else {}
-    machine.most = PROGRAM_STEPS if len(index.modules) < MANY else PROGRAM_STEPS_OF_MANY
+    if len(index.modules) >= MANY:
+        machine.most = PROGRAM_STEPS_OF_MANY
+        machine.most_built = CONSTRUCTOR_STEPS_OF_MANY if every else machine.most_built
     machine.traced, machine.settling = traced and not quiet, True
     report = Report()
     programs = _programs(index) if files is None else [index.modules[path] for path in files]

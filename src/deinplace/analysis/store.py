@@ -51,6 +51,8 @@ class Store(Lineage):
         self.steps, self.clock, self._next, self._serial = steps, 0, 0, 0
         self.most = steps
         """So many steps a program may take."""
+        self.most_built = steps
+        """So many steps the constructor of an instance may take that a method runs on."""
         self.limits: Mapping[tuple[str, str], int] = {}
         """So many steps some functions may take that run on their own."""
         self.grad = "on"

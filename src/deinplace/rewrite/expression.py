@@ -212,4 +212,8 @@ def _names_used(source: Source) -> frozenset[str]:
 
 def same(a: ast.AST, b: ast.AST) -> bool:
     """True where two expressions are spelled alike, whether read or written."""
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, ast.Name) and isinstance(b, ast.Name):
+        return a.id == b.id
     return dump(a) == dump(b)
