@@ -7,9 +7,11 @@ import textwrap
 
 import pytest
 
+from deinplace.analysis.run import MANY
 from deinplace.analysis.source import Source
+from deinplace.model import Edit, Rewrite
 from deinplace.rewrite.apply import apply
-from deinplace.verify.static import choices, plan
+from deinplace.verify.static import choices, everywhere, plan
 from tests.analysis.programs import HEAD, parse
 
 START = "w = nn.Parameter(torch.ones(3))\n"
@@ -220,3 +222,17 @@ def test_a_large_project_is_freed_as_a_small_one_but_for_imported_top_levels() -
     )
     freed = script.replace("saved += 1.0", "saved = saved + 1.0").replace("sum_ += kept", "sum_ = sum_ + kept")
     assert apply(sources["/p/script.py"], edits) == freed
+
+
+def test_a_large_project_with_a_rewrite_at_an_imported_top_level_is_compared_as_a_whole() -> None:
+    library = "import torch\n\ntotal = torch.zeros(3)\ntotal += 1.0\n"
+    script = (
+        "import torch\nfrom library import total\n\n\ndef f():\n    y = torch.ones(3)\n    y += total\n    return y\n"
+    )
+    texts = {"/p/library.py": library, "/p/script.py": script} | {f"/p/m{n}.py": "import torch\n" for n in range(MANY)}
+    sources = {path: Source.parse(path, text.encode()) for path, text in texts.items()}
+    at = library.index("total += 1.0")
+    edit = Edit("/p/library.py", at, at + len("total += 1.0"), "total = total + 1.0")
+    taken = Rewrite("DIP102", "make `total` a new tensor", (edit,), "safe", 4, edit.path)
+    freed = everywhere(sources, [taken])
+    assert [(site.path, site.function) for site, _, _ in freed] == [("/p/script.py", "f")]
