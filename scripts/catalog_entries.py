@@ -93,6 +93,7 @@ def summary(public: Public, seen: Sequence[Observation]) -> Entry:
         "in_place": bool(changed) and (in_place(public) or first in writes),
         "returns": returns(public, seen),
         "aliases": _ordered(union(o.same | o.views | o.foreign for o in seen), public.parameters),
+        "outputs": outputs(public, seen),
         "saves": saves(seen),
         "saves_alone": saves([o for o in seen if o.alone]),
         "ran": bool(seen),
@@ -110,6 +111,22 @@ def saves(seen: Sequence[Observation]) -> list[str]:
     """Names of arguments that some call saved; `result` for the first result, `result1` for the second."""
     results = union(o.saved_results for o in seen)
     return sorted({*union(o.saves for o in seen), *(f"result{i or ''}" for i in results)})
+
+
+def outputs(public: Public, seen: Sequence[Observation]) -> Entry | None:
+    """The tensors of a tuple that comes back; None where none does, or one of another length each time, or of views."""
+    tuples = [o for o in seen if o.outputs]
+    counts = {len(o.outputs) for o in tuples}
+    declared = {len(s.returns) for s in public.schemas if not schemas.is_out(s)}
+    # A schema that returns a list gives as many as are asked for; Python code gives what its flags say.
+    if len(counts) != 1 or (declared and not counts & declared) or any(o.same or o.views for o in tuples):
+        return None
+    return {
+        "differentiable": [any(flags) for flags in zip(*(o.outputs for o in tuples), strict=True)],
+        "names": list(next((n for o in tuples if (n := getattr(type(o.value), "__match_args__", ()))), ())),
+        "saves": saves(tuples),
+        "always": declared == counts and len(tuples) == len(seen),
+    }
 
 
 def _ordered(names: Iterable[str], parameters: Sequence[str]) -> list[str]:

@@ -34,6 +34,8 @@ class Observation:
     """Arguments whose memory a returned NumPy array shares."""
     placed: bool = False
     """Every result lies in a storage, so that aliases could be told."""
+    outputs: tuple[bool, ...] = ()
+    """For each tensor of a tuple that came back, whether it requires gradients."""
     alone: bool = False
     """Only one argument was, or held, a tensor."""
     value: Any = field(default=None, compare=False, repr=False)
@@ -160,9 +162,15 @@ def _compare(before: Sequence[_Before], value: Any, saved: Sequence[torch.Tensor
             b.name for b in before if isinstance(value, numpy.ndarray) and value.ctypes.data == b.storage
         ),
         placed=all(s is not None for s in storages),
+        outputs=_outputs(value),
         alone=len({b.name for b in before}) == 1,
         value=value,
     )
+
+
+def _outputs(value: Any) -> tuple[bool, ...]:
+    plain = isinstance(value, tuple) and all(isinstance(v, torch.Tensor) for v in value)
+    return tuple(v.requires_grad for v in value) if plain else ()
 
 
 def _sharing(before: _Before, results: Sequence[torch.Tensor], storages: Sequence[int | None]) -> int:

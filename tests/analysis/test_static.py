@@ -90,6 +90,14 @@ FIXED = {
     ),
 }
 LEFT = {
+    "a-part-that-one-of-three-results-shows": (
+        (
+            "def f(x):\n    v = torch.zeros_like(x)\n    if x.sum() > 0:\n        if v.mean() > 1:\n            return v\n"
+            "    y = torch.sigmoid(x)\n    rows = y.split(1)\n    rows[0].zero_()\n    return [y]\n\n\nout = f(w)\n"
+            "print([o.sum() for o in (out if isinstance(out, list) else [out])])\n"
+        ),
+        "seen-by-others",
+    ),
     "optimizer-step": (
         (
             "net = nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 1))\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from deinplace.analysis.terms import Terms
+from deinplace.analysis.values import Ten, union
 
 
 def const(terms: Terms, value: int | None) -> int:
@@ -41,3 +42,19 @@ def test_choice_between_equal_values_is_no_choice() -> None:
     x, y, c = terms.make("x"), terms.make("y"), terms.make("c")
     assert terms.choose(c, x, x) == x
     assert terms.choose(c, terms.choose(c, x, y), terms.choose(c, y, x)) == x
+
+
+def test_of_conditions_that_are_not_known_none_is_the_other() -> None:
+    terms = Terms()
+    x, y, z = (terms.make(name) for name in "xyz")
+    assert terms.choose(0, terms.choose(0, x, y), z) != terms.choose(0, x, z)
+    assert terms.choose(0, x, x) == x
+
+
+def test_one_of_three_tensors_may_be_any_of_them() -> None:
+    one = union((Ten((1,)), Ten((2,)), Ten((3,))), condition=7)
+    assert isinstance(one, Ten) and one.choice is not None
+    outer, first, last = one.choice
+    assert isinstance(first, Ten) and first.choice is not None
+    assert (first.choice, last) == ((7, Ten((1,)), Ten((2,))), Ten((3,)))
+    assert outer != 7, "where the first two are told apart, all else is not"

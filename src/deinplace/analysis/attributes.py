@@ -113,6 +113,8 @@ def _object_attribute(m: Machine, base: Obj, attr: str, node: ast.AST) -> Value:
     if _lacks(base, attr):
         raise UnreachedError
     content = m.m.peek(base.oid)
+    if isinstance(content, Items) and attr in (members := m.names.get(base.oid, ())):
+        return content.items[members.index(attr)]
     if not isinstance(content, Fields) or base.what == "dict":
         return Bound(base, attr)
     if attr in content.fields:
@@ -161,7 +163,8 @@ def _class_attribute(m: Machine, base: Cls, attr: str) -> Value:
 def part(m: Machine, value: Ten, n: int) -> Value:
     """The n-th of several results unpacked from one value."""
     if m.kind(value) == "tensor":
-        return replace(value, view="multi", path=(*value.path, ("index", m.term_of(Const(n)))), choice=None)
+        view = "view" if value.sids[0] in m.tuples and not value.path else "multi"
+        return replace(value, view=view, path=(*value.path, ("index", m.term_of(Const(n)))), choice=None)
     return declared.element(m, value, ("item", value.sids, n), n)
 
 

@@ -29,6 +29,7 @@ from deinplace.analysis.values import (
     Ten,
     Union,
     Value,
+    further,
     union,
 )
 
@@ -105,8 +106,8 @@ def _several(m: Machine, func: Union, args: list[Value], keywords: Keywords, nod
         ends.append(m.mem)
     condition = m.terms.make("condition", m.serial())
     out: Memory | None = None
-    for end in ends:
-        out = m.merge_at(out, end, condition)
+    for n, end in enumerate(ends):
+        out = m.merge_at(out, end, further(condition, n - 1))
     m.mem = out
     return union(tuple(results), condition)
 

@@ -167,7 +167,8 @@ def _as_function(m: Machine, tag: Torch, saves: frozenset[str]) -> FunctionInfo:
     kept = frozenset("result" if s in ("result", "output") else s for s in saves) - (
         {"input", "self"} if False else set()
     )
-    return FunctionInfo(tag.name, saves=kept, saves_alone=kept, random=random, returns="fresh")
+    outputs = functional.outputs if functional is not None else None
+    return FunctionInfo(tag.name, saves=kept, saves_alone=kept, random=random, returns="fresh", outputs=outputs)
 
 
 def _forward(
@@ -189,7 +190,8 @@ def _forward(
         writes.record(m, weight, "renorm", node, "max_norm", tag)
     out = ops.operate(m, _name(m, tag), named, node, parts, options, info)
     if isinstance(out, Ten) and tag.name.rpartition(".")[2] in ("LSTM", "GRU", "RNN", "MultiheadAttention"):
-        second = ops.operate(m, _name(m, tag) + "_state", named, node, {}, options, info)
+        others = replace(info, saves=info.saves - {"result"}, saves_alone=info.saves_alone - {"result"})
+        second = ops.operate(m, _name(m, tag) + "_state", named, node, {}, options, others)
         state: Value = m.sequence([second, second], "tuple") if tag.name.endswith("LSTM") else second
         return m.sequence([out, state], "tuple")
     return out

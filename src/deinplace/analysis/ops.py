@@ -25,7 +25,7 @@ from deinplace.analysis.values import (
     Value,
     union,
 )
-from deinplace.catalog import FunctionInfo
+from deinplace.catalog import FunctionInfo, Outputs
 
 _SAME_VALUE = ("clone", "contiguous", "detach", "alias", "data", "requires_grad")
 
@@ -113,6 +113,12 @@ def operate(
         else m.mixed(inputs)
     )
     made = m.node(inputs) if grad != "no" else None
+    outputs = entry.outputs if entry is not None else None
+    if entry is not None and outputs is not None and _gives_tuple(outputs, named, keywords):
+        if made is not None:
+            kept = replace(entry, saves=outputs.saves, saves_alone=outputs.saves)
+            keep(m, op, made, {**named, **keywords}, inputs, node, parts, kept)
+        return _outputs(m, op, value, outputs, grad, made, inputs, node, dtype)
     along = joined(m, op, named, keywords)
     out = m.tensor(
         f"made by {op}",
@@ -126,7 +132,50 @@ def operate(
     if made is not None:
         keep(m, op, made, {**named, **keywords}, inputs, node, parts, entry)
         keep_result(m, op, made, out, inputs, node, entry)
+    if outputs is not None:
+        m.tuples.add(out.sids[0])
     return out
+
+
+def _gives_tuple(outputs: Outputs, named: dict[str, Value], keywords: dict[str, Value]) -> bool:
+    """True where a call surely gives a tuple: always, with `max`'s `dim`, or as `return_indices` says."""
+    second = list(named.values())[1:2]
+    number = any(v == NUMBER or (isinstance(v, Const) and type(v.value) is int) for v in second)
+    dim = bool(outputs.names) and (number or "dim" in keywords)
+    return outputs.always or dim or keywords.get("return_indices") == Const(True)
+
+
+def _outputs(
+    m: Machine,
+    op: str,
+    value: int,
+    outputs: Outputs,
+    grad: Grad,
+    made: int | None,
+    inputs: list[Ten],
+    node: ast.AST,
+    dtype: str,
+) -> Value:
+    """The tensors of a tuple, each in memory of its own."""
+    kept = m.mixed(inputs)
+    whole = graph(m, value, inputs) if grad != "no" else 0
+    items: list[Value] = []
+    for n, differentiable in enumerate(outputs.differentiable):
+        flows = differentiable and made is not None
+        out = m.tensor(
+            f"made by {op}",
+            m.terms.make("output", value, n),
+            dtype=dtype if differentiable else "",
+            grad=grad if flows else "no",
+            graph=m.terms.make("output", whole, n) if flows and whole else 0,
+            nodes=frozenset({made}) if flows and made is not None else NO_IDS,
+        )
+        if made is not None and f"result{n or ''}" in outputs.saves and kept != "no":
+            add_save(m, out, made, op, node, None, "output", kept == "yes")
+        items.append(out)
+    given = m.sequence(items, "tuple")
+    m.names[given.oid] = outputs.names
+    return given
 
 
 def shared(m: Machine, op: str, base: Ten, named: dict[str, Value], keywords: dict[str, Value], returns: str) -> Value:

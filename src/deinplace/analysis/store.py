@@ -76,6 +76,10 @@ class Store(Lineage):
         """Whether what can be seen of a run is written down."""
         self.settling = False
         """Whether programs run: what a module makes that they import is settled for all of their paths."""
+        self.tuples: set[int] = set()
+        """Storages of results that may be a tuple of tensors: what is taken out of one need be no view."""
+        self.names: dict[int, tuple[str, ...]] = {}
+        """What the members of a tuple that an operation gave are called, by the tuple's id."""
         self.notes: set[str] = set()
         self.places: dict[tuple[ast.AST | None, str, str], Place] = {}
         self.labels: dict[ast.AST, str] = {}

@@ -54,7 +54,7 @@ def method(m: Machine, base: Ten, name: str, args: list[Value], keywords: dict[s
         return Other("size" if name == "size" and not args else "ndarray" if name == "numpy" else "number", term)
     named = _named(entry, [base, *args])
     parts = _parts(entry, node, True)
-    return results(m, name, ops.operate(m, name, named, node, parts, keywords, entry), entry, named, node)
+    return ops.operate(m, name, named, node, parts, keywords, entry)
 
 
 def _held(m: Machine, base: Ten, name: str, args: list[Value]) -> Value | None:
@@ -72,11 +72,6 @@ def _held(m: Machine, base: Ten, name: str, args: list[Value]) -> Value | None:
             return m.sequence(pairs, "list", True)
         return held[0]
     return None
-
-
-def results(m: Machine, name: str, value: Value, entry: FunctionInfo, named: dict[str, Value], node: ast.AST) -> Value:
-    """Several results for operations that keep or name more than one (`max(dim)`, `topk`)."""
-    return value
 
 
 def _backward(m: Machine, base: Ten) -> Value:

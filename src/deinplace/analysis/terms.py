@@ -38,8 +38,9 @@ class Terms:
         return self._parts[term]
 
     def choose(self, condition: int, yes: int, no: int) -> int:
-        """`yes` where the condition held, `no` elsewhere."""
-        yes, no = self._under(condition, yes, 1), self._under(condition, no, 2)
+        """`yes` where the condition held, `no` elsewhere. Condition 0 is never the same one twice."""
+        if condition:
+            yes, no = self._under(condition, yes, 1), self._under(condition, no, 2)
         return yes if yes == no else self.make("phi", condition, yes, no)
 
     def _under(self, condition: int, term: int, side: int) -> int:

@@ -223,10 +223,15 @@ def union(options: tuple[Value, ...], condition: int = 0) -> Value:
     if len(tensors) > 1:
         flat = [v for v in flat if not isinstance(v, Ten)]
         merged = tensors[0]
-        for other in tensors[1:]:
-            merged = join_tensors(merged, other, condition)
+        for n, other in enumerate(tensors[1:]):
+            merged = join_tensors(merged, other, further(condition, n))
         flat.append(merged)
     return flat[0] if len(flat) == 1 else Union(tuple(flat[:6]))
+
+
+def further(condition: int, n: int) -> int:
+    """The condition that leads to option `n + 1`, where `condition` tells more than two apart: another one for each."""
+    return -(condition * 64 + n) if condition and n else condition
 
 
 def join_tensors(a: Ten, b: Ten, condition: int) -> Ten:

@@ -19,6 +19,7 @@ from deinplace.catalog.records import (
     MethodInfo,
     ModuleEntry,
     OperatorInfo,
+    Outputs,
     Returns,
 )
 
@@ -31,6 +32,7 @@ __all__ = [
     "MethodInfo",
     "ModuleEntry",
     "OperatorInfo",
+    "Outputs",
     "Returns",
     "load",
 ]
@@ -139,6 +141,8 @@ def _record(build: Callable[..., _Record], name: str, entry: Mapping[str, Any] |
 def _value(key: str, value: Any) -> Any:
     if key == "inplace":
         return InplaceParameter(**value)
+    if key == "outputs":
+        return Outputs(**{k: _value(k, v) for k, v in value.items()})
     if isinstance(value, list):
         return frozenset(value) if key in _SETS else tuple(value)
     return value

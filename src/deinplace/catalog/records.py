@@ -21,6 +21,20 @@ class InplaceParameter:
 
 
 @dataclass(frozen=True)
+class Outputs:
+    """The tensors of a tuple that an operation gives, each in memory of its own."""
+
+    differentiable: tuple[bool, ...]
+    """For each, whether it was seen to require gradients: values do, indices do not."""
+    names: tuple[str, ...] = ()
+    """What the tuple calls them, such as `values` and `indices`; none where it is a plain one."""
+    saves: frozenset[str] = frozenset()
+    """As `saves` of the operation, for the calls that gave a tuple."""
+    always: bool = True
+    """No call gave a single tensor, as `max` does without `dim`."""
+
+
+@dataclass(frozen=True)
 class FunctionInfo:
     """What a function of torch does, by its public name such as `torch.relu_` or `torch.nn.functional.relu`.
 
@@ -64,6 +78,8 @@ class FunctionInfo:
     An in-place form's `result` is the argument after the write."""
     saves_alone: frozenset[str] = frozenset()
     """The same for calls in which only one argument was a tensor: `x * y` saves both, `x * 2` nothing."""
+    outputs: Outputs | None = None
+    """What it gives in a tuple, in some calls or in all of them; None for a single tensor and for views."""
     inplace: InplaceParameter | None = None
     inplace_writes: tuple[str, ...] = ()
     """What `inplace=True` overwrites."""
