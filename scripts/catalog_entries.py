@@ -125,7 +125,7 @@ def outputs(public: Public, seen: Sequence[Observation]) -> Entry | None:
         "differentiable": [any(flags) for flags in zip(*(o.outputs for o in tuples), strict=True)],
         "names": list(next((n for o in tuples if (n := getattr(type(o.value), "__match_args__", ()))), ())),
         "saves": saves(tuples),
-        "always": declared == counts and len(tuples) == len(seen),
+        "always": bool(declared) and len(tuples) == len(seen),
     }
 
 

@@ -25,6 +25,19 @@ SILENT = {
     "        self.a = nn.Linear(2, 2)\n        nn.init.zeros_(self.a.weight)\n",
     "data-write": "class N(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
     "        self.a = nn.Linear(2, 2)\n        self.a.weight.data.mul_(2)\n",
+    "values-of-several-results": function("v, i = nn.Linear(4, 4)(x).topk(2)\nv /= v.sum()\nreturn v"),
+    "best-of-each-row": function("v = nn.Linear(4, 4)(x).max(1)[0]\nv += 1\nreturn v"),
+    "values-by-name": function("v = torch.max(nn.Linear(4, 4)(x), dim=1).values\nv += 1\nreturn v"),
+    "sorted": function("v, i = torch.sort(nn.Linear(4, 4)(x))\nv += 1\nreturn v"),
+    "mean-and-variance": function("v, m = torch.var_mean(nn.Linear(4, 4)(x), 1)\nm += 1\nv += 1e-5\nreturn v, m"),
+    "pooled-with-indices": function(
+        "v, i = F.max_pool2d(nn.Conv2d(1, 1, 1)(x), 2, return_indices=True)\nv += 1\nreturn v"
+    ),
+    "state-of-a-network": function("out, (h, c) = nn.LSTM(4, 4)(x)\nh += 1\nreturn out, h"),
+    "only-indices-leave": function("v, i = nn.Linear(4, 4)(x).exp().max(1)\nv += 1\nreturn i"),
+    "gradients-switched-off-by-assignment": function(
+        "w = nn.Linear(2, 2).weight\nw.requires_grad = False\nw.copy_(x)\nreturn w"
+    ),
     "list-grows": function("ys = []\nys += [torch.sigmoid(x)]\nreturn ys"),
     "written-in-inference-mode": "with torch.inference_mode():\n    y = torch.ones(2) * 2\n    y += 1\nz = y.clone()\nz += 1\n",
     "cloned-after-inference": "@torch.inference_mode()\ndef f():\n    return torch.ones(2) * 2\ny = f().clone()\ny += 1\n",
@@ -44,6 +57,19 @@ HAZARDS = {
         "w = torch.ones(2, requires_grad=True)\nx = torch.ones(2)\ny = w * x\nx += 1\ny.sum().backward()\n",
         "DIP102",
         "mul",
+    ),
+    "indices-that-are-kept": (function("v, i = nn.Linear(4, 4)(x).topk(2)\ni += 1\nreturn v"), "DIP102", "topk"),
+    "indices-by-name": (
+        function("r = torch.sort(nn.Linear(4, 4)(x))\nr.indices.add_(1)\nreturn r.values"),
+        "DIP103",
+        "sort",
+    ),
+    "singular-values": (function("u, s, v = torch.svd(nn.Linear(4, 4)(x))\ns += 1\nreturn u"), "DIP102", "svd"),
+    "rows-of-one-result": (function("a, b = nn.Linear(4, 4)(x)\na += 1\nreturn a"), "DIP204", "views"),
+    "gradients-switched-on-by-assignment": (
+        function("w = torch.zeros(2)\nw.requires_grad = True\nw.copy_(x)\nreturn w"),
+        "DIP203",
+        "leaf",
     ),
     "functional-flag": (
         function("y = torch.tanh(nn.Linear(2, 2)(x))\nF.relu(y, inplace=True)\nreturn y"),

@@ -201,3 +201,21 @@ def test_building_every_entry_is_quick() -> None:
     built = [*catalog.methods(), *catalog.functions(), *catalog.modules(), *catalog.operators()]
     assert len(built) > 4000
     assert time.perf_counter() - start < 1.0
+
+
+def test_operations_with_several_results_say_which_of_them_gradients_leave() -> None:
+    top = method("topk").outputs
+    assert top is not None
+    assert (top.differentiable, top.names, top.saves) == ((True, False), ("values", "indices"), {"result1"})
+    assert top.always
+    best = function("torch.max").outputs
+    assert best is not None
+    assert best.saves == {"result1"}, "with `dim`; without, the largest value is kept, too"
+    assert not best.always
+    assert function("torch.nn.functional.max_pool2d").outputs != top
+    assert not any(f.outputs and f.outputs.always for f in load().functions() if "return_indices" in f.parameters)
+
+
+def test_views_and_lists_are_no_outputs() -> None:
+    for name in ("torch.chunk", "torch.split", "torch.unbind", "torch.split_with_sizes_copy", "torch.meshgrid"):
+        assert function(name).outputs is None

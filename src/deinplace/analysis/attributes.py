@@ -263,6 +263,11 @@ def store(m: Machine, base: Value, target: ast.Attribute, value: Value, quiet: b
         elif not quiet:
             m.observe("set", attr, m.read(base), m.term_of(value), m.graphs_of(value))
             m.escape(value, "was stored elsewhere")
+            if attr == "requires_grad" and isinstance(value, Const):
+                m.call(Bound(base, "requires_grad_"), [value], {}, target)
+            elif attr == "requires_grad":
+                for sid in base.sids:
+                    m.update(sid, grad="maybe")
         return
     if isinstance(base, Obj) and base.what in ("instance", "module"):
         owner = m.class_of(base)

@@ -86,6 +86,12 @@ def functional(name: str) -> str:
 
 
 @cache
+def members() -> frozenset[str]:
+    """What the tensors are called that operations give in a tuple: `values`, `indices`."""
+    return frozenset(name for f in load().functions() if f.outputs is not None for name in f.outputs.names)
+
+
+@cache
 def has_parameters(dotted: str) -> bool:
     """True where a module's forward keeps parameters, so that its output requires gradients."""
     entry = module(dotted)

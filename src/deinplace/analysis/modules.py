@@ -189,6 +189,8 @@ def _forward(
         assert isinstance(weight, Ten)
         writes.record(m, weight, "renorm", node, "max_norm", tag)
     out = ops.operate(m, _name(m, tag), named, node, parts, options, info)
+    if isinstance(out, Ten) and options.get("return_indices") == Const(True):
+        m.tuples.add(out.sids[0])
     if isinstance(out, Ten) and tag.name.rpartition(".")[2] in ("LSTM", "GRU", "RNN", "MultiheadAttention"):
         others = replace(info, saves=info.saves - {"result"}, saves_alone=info.saves_alone - {"result"})
         second = ops.operate(m, _name(m, tag) + "_state", named, node, {}, options, others)

@@ -26,7 +26,7 @@ from deinplace.analysis.scout.members import (
     contents,
 )
 from deinplace.analysis.scout.state import Scout
-from deinplace.analysis.values import Cls, Mod, Ref
+from deinplace.analysis.values import Cls, Const, Mod, Ref
 
 _MARKS = (MULTI, EXPANDED, WHOLE, FRACTION, CUT)
 
@@ -72,7 +72,7 @@ def _of_cell(s: Scout, cell: int, base: Value, attr: str) -> Value:
     if entry is not None and getattr(entry, "attribute", False) and attr != "grad":
         marks = {m for m in base if m in _MARKS}
         return frozenset({cell, *marks, CUT} if attr == "data" else {cell, *marks})
-    return frozenset({s.derived(cell, attr)})
+    return frozenset({cell if attr in facts.members() else s.derived(cell, attr)})
 
 
 def of_thing(s: Scout, thing: Thing, attr: str) -> Value:
@@ -138,6 +138,10 @@ def set_attribute(s: Scout, base: Value, attr: str, value: Value) -> None:
         elif isinstance(member, Layer) and attr == "inplace" and not value <= member.inplace:
             member.inplace |= value
             s.summaries.clear()
+        elif isinstance(member, int) and attr == "requires_grad":
+            if value != {Const(False)}:
+                s.leaves.add(member)
+                s.constant.discard(member)
         elif isinstance(member, int) and attr in ("data", "real", "imag"):
             kept, s.grad = s.grad, s.grad and attr != "data"
             effects.write(s, frozenset({member}), "copy", [value])

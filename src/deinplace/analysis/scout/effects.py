@@ -56,7 +56,7 @@ def operate(s: Scout, op: str, entry: FunctionInfo | None, inputs: Inputs, keywo
     if _whole(op, entry, inputs, keywords):
         out.add(WHOLE)
     keep(s, op, entry, values, held, all_cells)
-    if s.grad and all_cells - s.constant and "result" in _saved(op, entry, sum(map(len, held))):
+    if s.grad and all_cells - s.constant and _keeps_result(op, entry, sum(map(len, held))):
         s.saved.add(made)
     return frozenset(out)
 
@@ -90,6 +90,13 @@ def _whole(op: str, entry: FunctionInfo | None, inputs: Inputs, keywords: dict[s
 def _saved(op: str, entry: FunctionInfo | None, count: int) -> frozenset[str]:
     alone = facts.saved(op, entry, 1)
     return alone | facts.saved(op, entry, 2) if count > 1 else alone
+
+
+def _keeps_result(op: str, entry: FunctionInfo | None, count: int) -> bool:
+    """True where backward needs the result, or one of several, which all lie in one cell here."""
+    return "result" in _saved(op, entry, count) or (
+        entry is not None and entry.outputs is not None and any(n.startswith("result") for n in entry.outputs.saves)
+    )
 
 
 def keep(
