@@ -20,7 +20,7 @@ JUDGED = Path(__file__).with_suffix(".json")
 
 
 def main() -> int:
-    """Print the table; 1 where a place is decided wrongly."""
+    """Print the table; 1 where a place is decided wrongly, 2 where none is found."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="+")
     parser.add_argument("--verbose", action="store_true", help="list what is wrong or undecided")
@@ -57,9 +57,11 @@ def report(counts: Counter[tuple[str, str]], missing: int) -> int:
     likely = counts["tensor", "likely"]
     for (truth, said), number in sorted(counts.items()):
         print(f"judged {truth:7} believed {said:8} {number:4}")
-    if total:
-        share = (total - undecided) / total
-        print(f"{total} judged places, {missing} not found: {wrong} wrong, {share:.1%} decided ({likely} are `likely`)")
+    if not total:
+        print("none of the judged places found: each folder has to hold the package's own folder")
+        return 2
+    share = (total - undecided) / total
+    print(f"{total} judged places, {missing} not found: {wrong} wrong, {share:.1%} decided ({likely} are `likely`)")
     return int(bool(wrong))
 
 
