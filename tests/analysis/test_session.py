@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from deinplace.analysis.index import Index
 from deinplace.analysis.run import Report, analyse
 from deinplace.analysis.safety import compare
 from deinplace.analysis.session import Session, merged
@@ -142,6 +143,25 @@ def test_in_a_large_project_programs_run_on_their_own(
     assert part is not None
     assert set(part.traces) == set(entering)
     assert compare(before, part, entering).ok is same
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "import pkg.state\n",
+        "try:\n    from pkg.state import f\nexcept ImportError:\n    from other import f\n",
+        "def g():\n    from pkg import state\n    return state\n\n\ndef h():\n    from other import state\n",
+    ],
+)
+def test_who_imports_a_file_is_found_wherever_it_says_so(script: str) -> None:
+    texts = {
+        "/p/pkg/__init__.py": "",
+        "/p/pkg/state.py": "import torch\n",
+        "/p/other.py": "f = None\n",
+        "/p/s.py": script,
+    }
+    index = Index({path: Source.parse(path, text.encode()) for path, text in texts.items()})
+    assert {"/p/pkg/__init__.py", "/p/pkg/state.py"} <= index.imported
 
 
 def test_in_a_large_project_nobody_tells_what_an_imported_top_level_does() -> None:

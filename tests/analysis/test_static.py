@@ -90,6 +90,13 @@ FIXED = {
     ),
 }
 LEFT = {
+    "free-in-a-nested-function": (
+        (
+            "def f(x):\n    v = torch.relu(x)\n    def inner(q):\n        v.add_(1)\n        return q + v\n"
+            "    return inner(v)\n\n\nf(w).sum().backward()\n"
+        ),
+        "meaning-differs",
+    ),
     "a-part-that-one-of-three-results-shows": (
         (
             "def f(x):\n    v = torch.zeros_like(x)\n    if x.sum() > 0:\n        if v.mean() > 1:\n            return v\n"
@@ -122,6 +129,18 @@ LEFT = {
     ),
 }
 UNTOUCHED = {
+    "nobody-calls-it-module-dict": "REG = {}\ndef f(x):\n    y = torch.relu(x)\n    REG['k'] = y\n    y += 1.0\n    return y\n",
+    "nobody-calls-it-module-list": "LST = []\ndef f(x):\n    y = torch.relu(x)\n    LST.append(y)\n    y += 1.0\n    return y\n",
+    "nobody-calls-it-global": "G = None\ndef f(x):\n    y = torch.relu(x)\n    global G\n    G = y\n    y += 1.0\n    return y\n",
+    "nobody-calls-it-class-list": "class Store:\n    items = []\ndef f(x):\n    y = torch.relu(x)\n    Store.items.append(y)\n    y += 1.0\n    return y\n",
+    "nobody-calls-it-module-object": "class Store:\n    def __init__(self):\n        self.data = {}\nSTORE = Store()\ndef f(x):\n    y = torch.relu(x)\n    STORE.data['k'] = y\n    y += 1.0\n    return y\n",
+    "nobody-calls-it-queue": "def f(x, q):\n    y = torch.relu(x)\n    q.put(y)\n    y += 1.0\n    return y\n",
+    "nobody-calls-it-unknown-state": "from elsewhere import REG\ndef f(x, k):\n    y = torch.relu(x)\n    REG[k] = y\n    y += 1.0\n    return y\n",
+    "nobody-calls-it-set": "def f(x):\n    y = torch.relu(x)\n    s = {y}\n    y += 1.0\n    return s\n",
+    "nobody-calls-it-parameter": "def f(x):\n    y = torch.relu(x)\n    p = nn.Parameter(y)\n    y += 1.0\n    return p\n",
+    "nobody-calls-it-deep": "def f(x):\n    y = torch.relu(x)\n    z = [[[[[y]]]]]\n    y += 1.0\n    return z\n",
+    "nobody-calls-it-local-class": "def f(x):\n    y = torch.relu(x)\n    class Z:\n        t = y\n    y += 1.0\n    return Z\n",
+    "default-of-a-method-is-made-with-its-class": "W = torch.ones(3)\nclass Base:\n    def m(self, x=W):\n        return x\nW += 1.0\nprint(Base().m())\n",
     "caller-sees-it": "def f(x: torch.Tensor):\n    x += 1.0\n    return None\n",
     "helper-returns-its-argument": "def f(x: torch.Tensor):\n    x *= 2.0\n    return x\n",
     "state-that-is-unpacked": "def f(state):\n    h, c = state\n    c.mul_(2)\n    return h\n",

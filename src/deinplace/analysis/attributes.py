@@ -310,6 +310,8 @@ def store_item(
             declared.used_as(m, base, "dict")
         if declared.of(m, base) is not None:
             writes.other(m, node, base)
+        if m.kind(base) == "unknown":
+            m.escape(value, "was stored in something unknown")
         _tensor_item(m, base, index, value, form, node, target)
         return
     if isinstance(base, Obj):

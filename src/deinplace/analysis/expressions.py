@@ -96,7 +96,7 @@ def _tuple(m: Machine, node: ast.Tuple | ast.List) -> Value:
 
 def _set(m: Machine, node: ast.Set) -> Value:
     for element in node.elts:
-        evaluate(m, element)
+        m.escape(evaluate(m, element), "is an element of a set")
     return Other("set")
 
 
@@ -398,6 +398,8 @@ def _comprehension(m: Machine, node: ast.ListComp | ast.SetComp | ast.GeneratorE
     if isinstance(node, ast.DictComp):
         return m.record({k.value if isinstance(k, Const) else ("key", m.term_of(k)): v for k, v in out}, "dict", opened)
     if isinstance(node, ast.SetComp):
+        for _, value in out:
+            m.escape(value, "is an element of a set")
         return Other("set")
     return m.sequence([v for _, v in out], "list", opened)
 

@@ -54,6 +54,8 @@ class ModuleInfo:
     imports: dict[str, str]
     functions: dict[ast.AST, FunctionInfo]
     classes: dict[ast.AST, ClassInfo]
+    asks: frozenset[str] = frozenset()
+    """Dotted names of all that it imports anywhere, and of what holds that."""
 
     @cached_property
     def starred(self) -> bool:
@@ -100,11 +102,10 @@ class Index:
         """Paths of the modules that another module of the project imports."""
         found: set[str] = set()
         for module in self.modules.values():
-            for dotted in module.imports.values():
-                for name in (dotted, dotted.rpartition(".")[0]):
-                    other = self.module(name, module.path) if name else None
-                    if other is not None and other is not module:
-                        found.add(other.path)
+            for name in module.asks:
+                other = self.module(name, module.path)
+                if other is not None and other is not module:
+                    found.add(other.path)
         return frozenset(found)
 
     def module(self, name: str, near: str = "") -> ModuleInfo | None:
@@ -128,7 +129,10 @@ def read_module(source: Source, packages: frozenset[str]) -> ModuleInfo:
     name, package = module_name(source.path, packages)
     found = _Definitions(source.path, package)
     found.collect(source.tree.body, "", None)
-    return ModuleInfo(source.path, name, package, source, found.imports, found.functions, found.classes)
+    asks = {dotted.rsplit(".", n)[0] for dotted in found.asks for n in range(dotted.count(".") + 1)}
+    return ModuleInfo(
+        source.path, name, package, source, found.imports, found.functions, found.classes, frozenset(asks)
+    )
 
 
 class _Definitions:
@@ -139,6 +143,7 @@ class _Definitions:
         self.functions: dict[ast.AST, FunctionInfo] = {}
         self.classes: dict[ast.AST, ClassInfo] = {}
         self.imports: dict[str, str] = {}
+        self.asks: set[str] = set()
 
     def collect(self, body: list[ast.stmt], prefix: str, owner: ClassInfo | None) -> None:
         """Take in what a block holds; `owner` is the class whose block it is."""
@@ -154,7 +159,10 @@ class _Definitions:
                 cls = self.classes[node] = ClassInfo(node, self.path, prefix + node.name)
                 self.collect(node.body, f"{prefix}{node.name}.", cls)
             elif isinstance(node, ast.Import | ast.ImportFrom):
-                self.imports.update(bindings(node, self.package, len(self.imports)))
+                pairs = list(bindings(node, self.package, len(self.imports)))
+                self.imports.update(pairs)
+                self.asks.update(dotted.removesuffix(".*") for _, dotted in pairs)
+                self.asks.update(alias.name for alias in node.names if isinstance(node, ast.Import))
             else:
                 for handler in [*getattr(node, "cases", ()), *getattr(node, "handlers", ())][::-1]:
                     pending += handler.body[::-1]

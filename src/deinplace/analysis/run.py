@@ -16,7 +16,7 @@ from deinplace.analysis.receiver import receiver
 from deinplace.analysis.records import ExhaustedError, Frame, Save, UnreachedError, Write
 from deinplace.analysis.source import Source, span_of
 from deinplace.analysis.terms import Terms
-from deinplace.analysis.values import NONE, Const, Fields, Fn, Obj, Other, Storage, Ten, Value
+from deinplace.analysis.values import NONE, Const, Fields, Fn, Items, Obj, Other, Storage, Ten, Value
 from deinplace.analysis.writes import UNFOLLOWED
 from deinplace.model import Span
 
@@ -26,6 +26,8 @@ PROGRAM_STEPS_OF_MANY = 60_000
 CONSTRUCTOR_STEPS_OF_MANY = 3_000
 """So many a constructor may take there before methods, each of which is run: few take more and can be proved then."""
 FUNCTION_STEPS = 12_000
+DEEP = 6
+"""So deep is looked into what a function returns or leaves behind."""
 MANY = 40
 """A project of so many files is large: what few of its runs would show costs too much there."""
 Unit = tuple[str, str]
@@ -306,9 +308,28 @@ def observe_outside(machine: Machine, first: int) -> None:
             machine.observe("outside", born, term, machine.terms.whole(known.graph))
 
 
-def _seen(machine: Machine, value: Value) -> tuple[int, int]:
+def observe_kept(machine: Machine, first: int, me: Value | None) -> None:
+    """What a function put into containers and objects that outlive it: module state, class state, defaults.
+
+    Those that it was given, and what it is bound to, are observed as arguments.
+    """
+    mine = next((b.born for b in machine.receivers.values() if b.value == me), range(0))
+    settled = machine.m.born
+    for oid, content in sorted(machine.m.changes().items()):
+        if oid >= first or oid in mine:
+            continue
+        before = settled.get(oid)
+        if isinstance(content, Items) and content is not before:
+            machine.observe("kept", *(t for value in content.items for t in _seen(machine, value, DEEP)))
+        elif isinstance(content, Fields) and content is not before:
+            known = before.fields if isinstance(before, Fields) else {}
+            changed = {str(k): v for k, v in content.fields.items() if known.get(k) is not v}
+            machine.observe("kept", *((k, *_seen(machine, changed[k], DEEP)) for k in sorted(changed)))
+
+
+def _seen(machine: Machine, value: Value, depth: int = 4) -> tuple[int, int]:
     """A value, and how gradients leave the tensors that it is or holds."""
-    return machine.term_of(value, 4), machine.graphs_of(value)
+    return machine.term_of(value, depth), machine.graphs_of(value)
 
 
 def _alone(machine: Machine, report: Report, module: ModuleInfo, info: FunctionInfo) -> None:
@@ -341,10 +362,11 @@ def _alone(machine: Machine, report: Report, module: ModuleInfo, info: FunctionI
         machine.sink(handed)
         if not machine.traced:
             return
-        machine.observe("returns", *_seen(machine, result))
+        machine.observe("returns", *_seen(machine, result, DEEP))
         for name, value in values.items():
             machine.observe("argument", name, *_seen(machine, value))
         observe_outside(machine, first)
+        observe_kept(machine, first, bound)
 
     _guarded(machine, report, unit, run, machine.limits.get(unit, FUNCTION_STEPS))
     machine.mem = start

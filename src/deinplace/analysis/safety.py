@@ -61,6 +61,7 @@ def _difference(old: list[tuple[object, ...]], new: list[tuple[object, ...]]) ->
 _WORDS = {
     "argument": "the caller finds in",
     "returns": "the function",
+    "kept": "is kept elsewhere, of what",
     "global": "the module holds in",
     "call": "is given to",
     "backward": "goes into",

@@ -418,6 +418,12 @@ def _class(m: Machine, node: ast.ClassDef) -> None:
         elif isinstance(stmt, ast.AnnAssign) and isinstance(stmt.target, ast.Name) and stmt.value is not None:
             fields[stmt.target.id] = evaluate(m, stmt.value)
     m.class_fields[info] = fields
+    for value in fields.values() if m.frame.function != "<module>" else ():
+        m.escape(value, "is held by a class")
+    for method in info.methods.values():
+        args = method.node.args
+        if not all(d is None or isinstance(d, ast.Constant) for d in (*args.defaults, *args.kw_defaults)):
+            m.defaults_of(method)
 
 
 def _import(m: Machine, node: ast.Import | ast.ImportFrom) -> None:

@@ -14,7 +14,7 @@ _MEMORY = ("storage", "data_ptr", "dlpack", "__array__")
 """Parts of the names of methods that give away where a tensor lies."""
 PYTHON_METHODS = (
     "append", "extend", "insert", "update", "pop", "get", "items", "keys", "values", "copy", "add", "remove", "index",
-    "count", "sort", "join", "split", "format", "setdefault", "clear", "replace", "strip",
+    "count", "sort", "join", "split", "format", "setdefault", "clear", "replace", "strip", "put",
 )  # fmt: skip
 
 
@@ -233,11 +233,8 @@ def _flag(entry: FunctionInfo, args: list[Value], keywords: dict[str, Value]) ->
 def _parameter(m: Machine, args: list[Value], last: str) -> Value:
     first = args[0] if args else NONE
     if isinstance(first, Ten):
-        sid = first.sids[0]
         made = modules.leaf(m, "an nn.Parameter", m.read(first), "parameter" if last == "Parameter" else "buffer")
-        known = m.storage(sid)
-        if known.origin != "fresh":
-            m.escape(first, "became a Parameter")
+        m.escape(first, "became a Parameter")
         m.update(made.sids[0], dtype=m.dtype_of(first) or "float")
         return made
     return modules.leaf(m, "an nn.Parameter", m.terms.make("parameter", m.serial()))

@@ -228,4 +228,6 @@ def others_of(source: Source, found: InplaceCall, incident: Incident | None) -> 
     if event is None or not isinstance(found.receiver, ast.Name):
         return []
     own = found.receiver.id
+    if not _names.assignable(source, found.call, own):
+        return []
     return [n for n in event.names if n != own and n.isidentifier() and _names.assignable(source, found.call, n)]
