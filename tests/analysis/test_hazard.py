@@ -71,6 +71,15 @@ HAZARDS = {
         "DIP203",
         "leaf",
     ),
+    "in-a-helper-that-a-method-calls": (
+        (
+            "class N(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.a = nn.Linear(2, 2)\n"
+            "    def forward(self, x):\n        h = torch.tanh(self.a(x))\n        self.bump(h)\n        return h\n"
+            "    def bump(self, h):\n        h += 1\n"
+        ),
+        "DIP102",
+        "tanh",
+    ),
     "functional-flag": (
         function("y = torch.tanh(nn.Linear(2, 2)(x))\nF.relu(y, inplace=True)\nreturn y"),
         "DIP101",

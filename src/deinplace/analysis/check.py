@@ -10,7 +10,7 @@ from deinplace.analysis.hazard import Fault, faults
 from deinplace.analysis.index import Index
 from deinplace.analysis.run import Refine, Report, Spread, Unit, analyse
 from deinplace.analysis.source import Source
-from deinplace.analysis.wanted import suspects, worth_running
+from deinplace.analysis.wanted import suspects, worth_a_look
 from deinplace.model import Finding
 
 
@@ -31,7 +31,7 @@ def check(
     to other processes; `failed` is told each file that could not be analysed there, and why.
     """
     index = Index(sources)
-    wanted = wanted_units(index) if all_sites else suspects(index, worth_running(index))
+    wanted = wanted_units(index) if all_sites else suspects(index, worth_a_look(index))
     if not wanted:
         return tuple(f for path in sorted(sources) for f in suppress.apply(sources[path], ()))
     report = analyse(sources, lenient=True, wanted=wanted, index=index, traced=False, spread=spread)

@@ -32,6 +32,20 @@ class _Candidate:
     found: Scan
 
 
+def worth_a_look(index: Index) -> set[Unit]:
+    """In a large project what is worth running; else everything, where anything is written at all.
+
+    A caller that holds nothing that looks like a write, and hands what was saved to a helper that writes it, is missed
+    in a large project.
+    """
+    if len(index.modules) >= MANY:
+        return worth_running(index)
+    if not any(prefilter.may_hold_site(module.source.data) for module in index.modules.values()):
+        return set()
+    functions = ((path, i.qualname) for path, module in index.modules.items() for i in module.functions.values())
+    return {(path, "<module>") for path in index.modules} | {unit for unit in functions if "<locals>" not in unit[1]}
+
+
 def worth_running(index: Index) -> set[Unit]:
     """Functions whose writes may break backward, callers that hand them something, and the top level of their files."""
     wanted: set[Unit] = set()
