@@ -19,7 +19,7 @@ MARKER = re.compile(r"^(?:if True:  )?# %% deinplace cell (\d+)( broken)?((?: \[
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _STRING = r"'((?:[^'\\\n\r]|\\.)*)'"
 _STATEMENT = re.compile(rf"\({_STRING}((?:\n)*)\)")
-_VALUE = re.compile(rf"{CALL}\({_STRING}\)")
+_VALUE = re.compile(rf"{CALL}\({_STRING}(?:\n)*\)")
 _TIMED = re.compile(r"^([ \t]*)0( *);", re.MULTILINE)
 
 
@@ -84,8 +84,9 @@ def hold(original: str) -> str:
 
 
 def hold_value(original: str) -> str:
-    """An expression in the place of a magic whose value is used."""
-    return f"{CALL}({_quoted(original)})"
+    """An expression of as many lines in the place of a magic whose value is used."""
+    lines = len(_LINE_END.findall(original))
+    return f"{CALL}({_quoted(original)}{chr(10) * lines})"
 
 
 def timed(spaces: int) -> str:
