@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from deinplace.analysis.index import Index
-from deinplace.analysis.run import FUNCTION_STEPS, MANY, analyse
+from deinplace.analysis.index import MANY, Index
+from deinplace.analysis.run import FUNCTION_STEPS, analyse
 from deinplace.analysis.scout.state import STEPS
 from deinplace.analysis.source import Source
 from deinplace.analysis.wanted import BRIEF, suspects

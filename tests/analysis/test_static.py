@@ -7,7 +7,7 @@ import textwrap
 
 import pytest
 
-from deinplace.analysis.run import MANY
+from deinplace.analysis.index import MANY
 from deinplace.analysis.source import Source
 from deinplace.model import Edit, Rewrite
 from deinplace.rewrite.apply import apply

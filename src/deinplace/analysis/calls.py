@@ -105,9 +105,9 @@ def _several(m: Machine, func: Union, args: list[Value], keywords: Keywords, nod
         results.append(m.call(option, args, keywords, node))
         ends.append(m.mem)
     condition = m.terms.make("condition", m.serial())
-    out: Memory | None = None
-    for n, end in enumerate(ends):
-        out = m.merge_at(out, end, further(condition, n - 1))
+    out = ends[0]
+    for n, end in enumerate(ends[1:]):
+        out = m.merge_at(out, end, further(condition, n))
     m.mem = out
     return union(tuple(results), condition)
 

@@ -12,6 +12,9 @@ from pathlib import PurePath
 from deinplace.analysis.imports import bindings, module_name
 from deinplace.analysis.source import Function, Source
 
+MANY = 40
+"""A project of so many files is large: what few of its runs would show costs too much there."""
+
 
 @dataclass(frozen=True, eq=False)
 class FunctionInfo:
@@ -96,6 +99,11 @@ class Index:
             tail = parts[-depth - extra :]
             if len(tail) == depth + extra:
                 yield ".".join(tail)
+
+    @property
+    def large(self) -> bool:
+        """Whether it is so large that only what shows most is looked at."""
+        return len(self.modules) >= MANY
 
     @cached_property
     def imported(self) -> frozenset[str]:

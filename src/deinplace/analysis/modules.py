@@ -164,9 +164,7 @@ def _as_function(m: Machine, tag: Torch, saves: frozenset[str]) -> FunctionInfo:
     entry = facts.module(tag.name)
     functional = facts.function(entry.functional) if entry is not None and entry.functional else None
     random = (functional is not None and functional.random) or "Dropout" in tag.name
-    kept = frozenset("result" if s in ("result", "output") else s for s in saves) - (
-        {"input", "self"} if False else set()
-    )
+    kept = frozenset("result" if s == "output" else s for s in saves)
     outputs = functional.outputs if functional is not None else None
     return FunctionInfo(tag.name, saves=kept, saves_alone=kept, random=random, returns="fresh", outputs=outputs)
 

@@ -16,7 +16,7 @@ from deinplace.analysis.receiver import receiver
 from deinplace.analysis.records import ExhaustedError, Frame, Save, UnreachedError, Write
 from deinplace.analysis.source import Source, span_of
 from deinplace.analysis.terms import Terms
-from deinplace.analysis.values import NONE, Const, Fields, Fn, Items, Obj, Other, Storage, Ten, Value
+from deinplace.analysis.values import NONE, Const, Content, Fields, Fn, Items, Obj, Other, Storage, Ten, Value
 from deinplace.analysis.writes import UNFOLLOWED
 from deinplace.model import Span
 
@@ -28,8 +28,6 @@ CONSTRUCTOR_STEPS_OF_MANY = 3_000
 FUNCTION_STEPS = 12_000
 DEEP = 6
 """So deep is looked into what a function returns or leaves behind."""
-MANY = 40
-"""A project of so many files is large: what few of its runs would show costs too much there."""
 Unit = tuple[str, str]
 """(path, qualified name): a function on its own, or `<module>` for a program."""
 
@@ -89,17 +87,16 @@ def analyse(
     """Run every program, then every function that no program reached. `units` keeps to some of them.
 
     `wanted` names the functions worth a run of their own, those that hold sites; others run only when called. As a
-    mapping, it says how many steps each may take. `every`
-    runs them on their own even where a program reaches them: somebody else may call them too. `thorough` glances at the
-    functions a second time that hold places which no run has reached. Without `traced`, what can be seen in the end is
-    not written down: who compares no two runs has no use for it; `quiet` keeps silent about programs only. `spread`
-    runs the functions of each file somewhere else, and gives a report for each, or why there is none, in order. `files`
-    keeps to the programs and functions of these.
+    mapping, it says how many steps each may take. `every` runs them on their own even where a program reaches them:
+    somebody else may call them too. `thorough` glances at the functions a second time that hold places which no run has
+    reached. Without `traced`, what can be seen in the end is not written down: who compares no two runs has no use for
+    it; `quiet` keeps silent about programs only. `spread` runs the functions of each file somewhere else, and gives a
+    report for each, or why there is none, in order. `files` keeps to the programs and functions of these.
     """
     index = index or Index(sources)
     machine = machine or make(index, terms or Terms(), lenient)
     machine.limits = wanted if isinstance(wanted, Mapping) else {}
-    if len(index.modules) >= MANY:
+    if index.large:
         machine.most = PROGRAM_STEPS_OF_MANY
         machine.most_built = CONSTRUCTOR_STEPS_OF_MANY if every else machine.most_built
     machine.traced, machine.settling = traced and not quiet, True
@@ -268,7 +265,7 @@ def _program(machine: Machine, module: ModuleInfo) -> None:
         machine.notes.add("ends early")
     if machine.traced:
         observe_globals(machine)
-        observe_outside(machine, first)
+        observe_outside(machine, machine.m.changes(), first)
 
 
 def observe_globals(machine: Machine) -> None:
@@ -293,35 +290,34 @@ def _stale(machine: Machine, fid: int, name: str, value: Ten) -> bool:
     return max(looked, machine.bound.get((fid, name), 0)) < written
 
 
-def observe_outside(machine: Machine, first: int) -> None:
+def observe_outside(machine: Machine, changes: Mapping[int, Content], first: int) -> None:
     """Memory that came from outside and was written since id `first`: its owner sees that.
 
     What a module made that was imported meanwhile is settled already, and has to be looked for.
     """
-    held = machine.m.changes()
     settled = machine.m.born
-    held.update((sid, settled[sid]) for sid in machine.m.kept if sid not in held and sid in settled)
-    for sid in sorted(held.keys() & machine.born.keys()):
-        known, before, born = held[sid], settled.get(sid), machine.born[sid]
+    held = {sid: settled[sid] for sid in machine.m.kept if sid in settled} | dict(changes)
+    for sid in sorted(held.keys() & machine.arrived.keys()):
+        known, before, born = held[sid], settled.get(sid), machine.arrived[sid]
         was = machine.terms.whole(before.term) if sid < first and isinstance(before, Storage) else born
         if isinstance(known, Storage) and (term := machine.terms.whole(known.term)) != was:
             machine.observe("outside", born, term, machine.terms.whole(known.graph))
 
 
-def observe_kept(machine: Machine, first: int, me: Value | None) -> None:
+def observe_kept(machine: Machine, changes: Mapping[int, Content], first: int, me: Value | None) -> None:
     """What a function put into containers and objects that outlive it: module state, class state, defaults.
 
     Those that it was given, and what it is bound to, are observed as arguments.
     """
     mine = next((b.born for b in machine.receivers.values() if b.value == me), range(0))
     settled = machine.m.born
-    for oid, content in sorted(machine.m.changes().items()):
-        if oid >= first or oid in mine:
+    for oid in sorted(oid for oid in changes if oid < first and oid not in mine):
+        content, before = changes[oid], settled.get(oid)
+        if content is before:
             continue
-        before = settled.get(oid)
-        if isinstance(content, Items) and content is not before:
+        if isinstance(content, Items):
             machine.observe("kept", *(t for value in content.items for t in _seen(machine, value, DEEP)))
-        elif isinstance(content, Fields) and content is not before:
+        elif isinstance(content, Fields):
             known = before.fields if isinstance(before, Fields) else {}
             changed = {str(k): v for k, v in content.fields.items() if known.get(k) is not v}
             machine.observe("kept", *((k, *_seen(machine, changed[k], DEEP)) for k in sorted(changed)))
@@ -365,8 +361,9 @@ def _alone(machine: Machine, report: Report, module: ModuleInfo, info: FunctionI
         machine.observe("returns", *_seen(machine, result, DEEP))
         for name, value in values.items():
             machine.observe("argument", name, *_seen(machine, value))
-        observe_outside(machine, first)
-        observe_kept(machine, first, bound)
+        changes = machine.m.changes()
+        observe_outside(machine, changes, first)
+        observe_kept(machine, changes, first, bound)
 
     _guarded(machine, report, unit, run, machine.limits.get(unit, FUNCTION_STEPS))
     machine.mem = start

@@ -38,7 +38,7 @@ class Store(Lineage):
         """Names of modules, as they were when something last saw all of them."""
         self.reached: set[ast.AST] = set()
         self.external: dict[tuple[object, ...], tuple[Ten, int]] = {}
-        self.born: dict[int, int] = {}
+        self.arrived: dict[int, int] = {}
         """The term of what each storage from outside held at first."""
         self.specs: dict[int, Spec] = {}
         """What annotations and uses say of values that are no tensors as far as is known, by storage."""
@@ -169,7 +169,7 @@ class Store(Lineage):
         if known_term is None:
             term = known.pop("term", 0) or self.terms.make("outside", self.serial())
             known_term = self.external[key] = (Ten((self.new_id(),)), int(str(term)))
-            self.born[known_term[0].sids[0]] = known_term[1]
+            self.arrived[known_term[0].sids[0]] = known_term[1]
         found, term = known_term
         known.pop("term", 0)
         sid = found.sids[0]

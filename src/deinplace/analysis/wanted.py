@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from deinplace.analysis import prefilter
 from deinplace.analysis.index import ClassInfo, FunctionInfo, Index, ModuleInfo
-from deinplace.analysis.run import FUNCTION_STEPS, MANY, Unit
+from deinplace.analysis.run import FUNCTION_STEPS, Unit
 from deinplace.analysis.scan import Scan, scan
 from deinplace.analysis.scout import Looker, suspicious
 from deinplace.analysis.triage import Triage
@@ -38,7 +38,7 @@ def worth_a_look(index: Index) -> set[Unit]:
     A caller that holds nothing that looks like a write, and hands what was saved to a helper that writes it, is missed
     in a large project.
     """
-    if len(index.modules) >= MANY:
+    if index.large:
         return worth_running(index)
     if not any(prefilter.may_hold_site(module.source.data) for module in index.modules.values()):
         return set()
@@ -91,7 +91,7 @@ def suspects(index: Index, wanted: set[Unit]) -> dict[Unit, int]:
         else:
             kept.discard((path, name))
     steps = dict.fromkeys(sorted(kept), FUNCTION_STEPS)
-    if len(index.modules) >= MANY:
+    if index.large:
         alone = {node for node, where in found.values() if where is not None and node in where}
         for unit, (node, where) in found.items():
             if where is None:

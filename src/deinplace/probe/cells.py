@@ -79,14 +79,12 @@ def texts(text: str) -> dict[int, str]:
 
 def hold(original: str) -> str:
     """A statement of as many lines that does nothing and says what stood there."""
-    lines = len(_LINE_END.findall(original))
-    return f"({_quoted(original)}{chr(10) * lines})"
+    return f"({_quoted(original)})"
 
 
 def hold_value(original: str) -> str:
     """An expression of as many lines in the place of a magic whose value is used."""
-    lines = len(_LINE_END.findall(original))
-    return f"{CALL}({_quoted(original)}{chr(10) * lines})"
+    return f"{CALL}({_quoted(original)})"
 
 
 def timed(spaces: int) -> str:
@@ -107,10 +105,11 @@ def held(value: object) -> str | None:
 
 
 def _quoted(original: str) -> str:
+    """A string that says what stood there, and behind it as many line ends."""
     body = original.replace("\\", "\\\\").replace("'", "\\'")
     for char, escape in (("\n", "\\n"), ("\r", "\\r"), ("\0", "\\0")):
         body = body.replace(char, escape)
-    return f"'{HOLD}{body}'"
+    return f"'{HOLD}{body}'" + "\n" * len(_LINE_END.findall(original))
 
 
 def _original(match: re.Match[str]) -> str:

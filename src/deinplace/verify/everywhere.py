@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
 from deinplace.analysis import safety
+from deinplace.analysis.index import Index
 from deinplace.analysis.prefilter import may_hold_site
 from deinplace.analysis.records import Write
-from deinplace.analysis.run import FUNCTION_STEPS, MANY, Refine, Report, Unit, analyse
+from deinplace.analysis.run import Refine, Report, Unit, analyse
 from deinplace.analysis.safety import Safety
 from deinplace.analysis.session import Session, merged
 from deinplace.analysis.source import Source
@@ -17,6 +18,7 @@ from deinplace.model import Edit, Rewrite, Site, Span
 from deinplace.rewrite.apply import CheckError, OverlapError, patched
 from deinplace.rules import sites, static_candidates
 from deinplace.rules.base import Project
+from deinplace.verify.abstract import Trials, overwritten
 
 STEPS = 8_000
 """So many steps a function may take in a large project, where there are many to be freed: few take as many."""
@@ -92,17 +94,8 @@ def _frees(rewrite: Rewrite) -> bool:
     return ".clone()" not in "".join(e.new for e in rewrite.edits)
 
 
-def _overwritten(report: Report) -> set[safety.Key]:
-    """Statements that overwrite, or may, what they themselves have saved: `x[1] = x[1] * y`."""
-    return {
-        safety.key(hit)
-        for hit in report.hits
-        if hit.save.place.path == hit.write.place.path and hit.save.place.span.line == hit.write.place.span.line
-    }
-
-
-class _Bench:
-    """The program as it is, and trials of groups of rewrites."""
+class _Bench(Trials):
+    """Trials of groups of rewrites."""
 
     def __init__(
         self, sources: Mapping[str, Source], wanted: set[Unit], taken: list[Rewrite], refine: Refine | None = None
@@ -110,13 +103,13 @@ class _Bench:
         self.sources, self.wanted, self.taken, self.refine = sources, wanted, taken, refine
         self.terms = Terms()
         edits = [e for r in taken for e in r.edits]
-        large = len(sources) >= MANY
-        limits = dict.fromkeys(wanted, STEPS if large else FUNCTION_STEPS)
-        self.session = Session(sources, self.terms, False, limits, every=True, large=large)
+        index = Index(sources)
+        limits = dict.fromkeys(wanted, STEPS) if index.large else wanted
+        self.session = Session(sources, self.terms, False, limits, every=True, index=index, large=index.large)
         self.whole = self.session.entering(edits) is None
         """Whether only a run of the whole project can tell what a rewrite does."""
         if self.whole and self.session.large:
-            self.session = Session(sources, self.terms, False, wanted, every=True)
+            self.session = Session(sources, self.terms, False, wanted, every=True, index=index)
         self.before = self.refined(self.session.report)
         self.written: Written = {}
         self.files: dict[tuple[Edit, ...], Source] = {}
@@ -133,10 +126,6 @@ class _Bench:
 
     def run(self, sources: Mapping[str, Source]) -> Report:
         return self.refined(analyse(sources, self.terms, lenient=False, wanted=self.wanted, every=True))
-
-    def refined(self, report: Report) -> Report:
-        """The report with what type checkers say."""
-        return report if self.refine is None else self.refine(report)
 
     def units(self, site: Site) -> frozenset[Unit] | str:
         """Units that make a site's write, where all of them write a tensor that may be freed; elsewhere, why not."""
@@ -197,7 +186,9 @@ class _Bench:
         if made is None:
             return None
         after, units = made
-        if not self._fewer(todo, after, units) or _overwritten(after) - _overwritten(self.current):
+        if not self._fewer(todo, after, units) or overwritten(after, sure=False) - overwritten(
+            self.current, sure=False
+        ):
             return None
         return after if safety.compare(self.before, after, units).ok else None
 
@@ -206,7 +197,7 @@ class _Bench:
 
         None where a run of the whole project would have to tell, and it is too large for that.
         """
-        part = None if self.whole else self._part(rewrites, out)
+        part = None if self.whole else self.part(rewrites, out)
         if part is not None:
             return merged(self.current, part), set(part.traces)
         return None if self.session.large else (self.run(out), set(self.before.traces))
@@ -222,15 +213,3 @@ class _Bench:
             any(new[k] < old[k] for k in {safety.write_key(w) for _, w in self.written[site.path, site.span]})
             for site, _, _ in todo
         )
-
-    def _part(self, rewrites: Sequence[Rewrite], out: Mapping[str, Source]) -> Report | None:
-        """What those units do that enter a rewritten function; None where programs have to run again."""
-        units = self.session.entering([e for r in rewrites for e in r.edits])
-        if units is None:
-            return None
-        edits = [e for r in dict.fromkeys((*self.taken, *rewrites)) for e in r.edits]
-        if (first := self.session.first(edits, units)) is not None:
-            first = self.refined(first)
-            self.before, self.current = merged(self.before, first), merged(self.current, first)
-        part = self.session.rerun(out, edits, units)
-        return None if part is None else self.refined(part)
