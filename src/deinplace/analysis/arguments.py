@@ -35,17 +35,17 @@ def _argument(machine: Machine, info: FunctionInfo, arg: ast.arg, default: Value
         return Other(what, machine.terms.make("argument", machine.serial()))
     if what and not (default is not None and default != NONE):
         return declared.outside(machine, key, "parameter", f"parameter `{arg.arg}`", spec)
-    if machine.glance and isinstance(default, Const) and isinstance(default.value, str | bool):
+    if machine.glance and isinstance(default, Const) and isinstance(default.value, (str, bool)):
         return Other(
             "string" if isinstance(default.value, str) else "number", machine.terms.make("argument", machine.serial())
         )
     if default is not None and not (
-        isinstance(default, Const) and (default.value is None or isinstance(default.value, bool | int | float))
+        isinstance(default, Const) and (default.value is None or isinstance(default.value, (bool, int, float)))
     ):
         return default
     if isinstance(default, Const) and "inplace" in arg.arg:
         return default
-    if isinstance(default, Const) and isinstance(default.value, bool | int | float):
+    if isinstance(default, Const) and isinstance(default.value, (bool, int, float)):
         return Other("number", machine.terms.make("argument", machine.serial()))
     forward = info.name in ("forward", "__call__") and info.owner is not None and machine.is_module(info.owner)
     return machine.outside(

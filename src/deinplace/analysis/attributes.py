@@ -63,7 +63,7 @@ def get(m: Machine, base: Value, attr: str, node: ast.AST) -> Value:
         options = tuple(o for o in base.options if o != NONE) or base.options
         options = tuple(o for o in options if not _lacks(o, attr)) or options
         return union(tuple(get(m, option, attr, node) for option in options))
-    if isinstance(base, Const | Other):
+    if isinstance(base, (Const, Other)):
         if isinstance(base, Other) and base.what == "unknown":
             return Other("unknown")
         return Bound(base, attr)
@@ -187,7 +187,7 @@ def item(m: Machine, base: Value, index: Value, node: ast.Subscript) -> Value:
         return union(tuple(item(m, option, index, node) for option in base.options))
     if isinstance(base, Const) and isinstance(base.value, str):
         return Other("string")
-    if isinstance(base, Ref | Cls):
+    if isinstance(base, (Ref, Cls)):
         return base
     return Other("unknown")
 
@@ -352,7 +352,7 @@ def _tensor_item(
         steps, gathers, _ = ops.index_steps(m, index)
         whole = gathers
     tensors = ops.tensors(m, value)
-    if whole and isinstance(value, Const | Other) and isinstance(index, Ten):
+    if whole and isinstance(value, (Const, Other)) and isinstance(index, Ten):
         term = m.terms.make("masked_fill", m.read(base), m.term_of(index), m.term_of(value))
     elif whole:
         term = m.terms.make("index_put", m.read(base), *steps, m.term_of(value))
@@ -383,7 +383,7 @@ def is_tensor_annotation(m: Machine, node: ast.expr | None) -> bool:
         return False
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value in ("Tensor", "torch.Tensor")
-    if isinstance(node, ast.Name | ast.Attribute):
+    if isinstance(node, (ast.Name, ast.Attribute)):
         value = m.evaluate(node)
         return isinstance(value, Ref) and value.name in ("torch.Tensor", "torch.FloatTensor", "torch.LongTensor")
     return False

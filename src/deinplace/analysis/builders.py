@@ -79,7 +79,7 @@ class Builders:
                     continue
                 if self._call_makes(info, node.func):
                     return True
-            elif isinstance(node, ast.Name | ast.Attribute) and _of_torch(self._dotted(info.path, node)):
+            elif isinstance(node, (ast.Name, ast.Attribute)) and _of_torch(self._dotted(info.path, node)):
                 return True
             elif isinstance(node, ast.IfExp):
                 todo += [node.body, node.orelse]
@@ -98,7 +98,7 @@ class Builders:
             return self.makes(found)
         if isinstance(func, ast.Name):
             return self._dotted(info.path, func) == _UNKNOWN
-        return not isinstance(func, ast.Attribute | ast.Call)
+        return not isinstance(func, (ast.Attribute, ast.Call))
 
     def _callee(self, info: FunctionInfo, func: ast.expr) -> FunctionInfo | ClassInfo | None:
         """The function or class of the project that is called there, where its name says so."""
@@ -110,7 +110,7 @@ class Builders:
             if isinstance(func.value, ast.Call) and isinstance(func.value.func, ast.Name):
                 above = func.value.func.id == "super"
                 return self._lineage.find_method(info.owner, func.attr, info.owner) if above else None
-        if not isinstance(func, ast.Name | ast.Attribute):
+        if not isinstance(func, (ast.Name, ast.Attribute)):
             return None
         return self._named(self._dotted(info.path, func), self._index.modules[info.path], 3)
 
@@ -142,7 +142,7 @@ def _values(body: list[ast.stmt], discarded: bool = False) -> Iterator[tuple[ast
     while todo:
         node = todo.pop()
         if isinstance(node, ast.Expr):
-            if isinstance(node.value, ast.Yield | ast.YieldFrom) and node.value.value is not None:
+            if isinstance(node.value, (ast.Yield, ast.YieldFrom)) and node.value.value is not None:
                 yield node.value.value, []
             elif discarded:
                 yield node.value, None
@@ -150,11 +150,11 @@ def _values(body: list[ast.stmt], discarded: bool = False) -> Iterator[tuple[ast
                 yield from ((arg, []) for arg in node.value.args)
         elif isinstance(node, ast.Assign):
             yield node.value, node.targets
-        elif isinstance(node, ast.AnnAssign | ast.AugAssign) and node.value is not None:
+        elif isinstance(node, (ast.AnnAssign, ast.AugAssign)) and node.value is not None:
             yield node.value, [node.target]
         elif isinstance(node, ast.Return) and node.value is not None:
             yield node.value, []
-        elif isinstance(node, ast.With | ast.AsyncWith):
+        elif isinstance(node, (ast.With, ast.AsyncWith)):
             todo += node.body
         else:
             for name in ("body", "orelse", "finalbody", "handlers", "cases"):

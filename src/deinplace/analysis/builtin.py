@@ -72,7 +72,7 @@ def _number(m: Machine, name: str, args: list[Value]) -> Value:
             return Const(len(content.items))
         if isinstance(content, Fields) and first.what == "dict" and not content.open:
             return Const(len(content.fields))
-    if isinstance(first, Const) and name in ("int", "float", "bool", "abs") and isinstance(first.value, int | float):
+    if isinstance(first, Const) and name in ("int", "float", "bool", "abs") and isinstance(first.value, (int, float)):
         return Const({"int": int, "float": float, "bool": bool, "abs": abs}[name](first.value))  # type: ignore[operator]
     if name in ("abs", "round") and isinstance(first, Ten):
         from deinplace.analysis import ops

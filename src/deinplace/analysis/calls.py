@@ -63,7 +63,7 @@ def _super(m: Machine, node: ast.Call) -> Value | None:
     if not (isinstance(node.func, ast.Name) and node.func.id == "super" and m.frame.owner is not None):
         return None
     scope = m.frame.scope
-    if isinstance(scope, ast.FunctionDef | ast.AsyncFunctionDef) and scope.args.args:
+    if isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef)) and scope.args.args:
         me = m.m.fields(m.frame.fid).fields.get(scope.args.args[0].arg)
         if me is not None:
             return Part(Ref("super"), (Super(m.frame.owner, me),), ())
@@ -167,6 +167,8 @@ def inline(m: Machine, func: Fn, args: list[Value], keywords: Keywords, node: as
     info = func.info
     if m.entered(info):
         return _unfollowed(m, func, args, keywords, node)
+    if m.constructing and (info.path, info.qualname) in m.endless:
+        raise ExhaustedError
     m.reached.add(info.node)
     m.ran.add((info.path, info.qualname))
     code = m.patched.get(info.node, info.node)
@@ -181,7 +183,7 @@ def inline(m: Machine, func: Fn, args: list[Value], keywords: Keywords, node: as
     calling = m.frames[-1].node if m.frames else None
     if m.frames and hasattr(node, "lineno"):
         m.frames[-1].node = node
-    frame = Frame(fid, module, code, info.qualname, info.owner, func.closure)
+    frame = Frame(fid, module, code, info.qualname, info.owner, func.closure, left=m.steps)
     mode = context.decorator_mode(m, info.node)
     m.grad = mode or before
     m.inference = m.inference or (mode == "off" and context.decorator_infers(m, info.node))
@@ -345,7 +347,7 @@ def _method(m: Machine, func: Bound, args: list[Value], keywords: Keywords, node
         return builtin.container(m, base, func.attr, args, keywords, node)
     if isinstance(base, Other) and base.what.startswith("optimizer"):
         return modules.optimizer(m, base, func.attr, node)
-    if isinstance(base, Other | Const):
+    if isinstance(base, (Other, Const)):
         for value in args:
             m.escape(value, f"was given to .{func.attr}()")
         what = "string" if isinstance(base, Const) and isinstance(base.value, str) else getattr(base, "what", "number")

@@ -72,7 +72,7 @@ def _target(node: ast.AST, form: str, imports: Mapping[str, str]) -> ast.AST:
     if isinstance(node, ast.AugAssign):
         part = node.target
     elif isinstance(node, ast.Assign):
-        part = next(t for t in node.targets if isinstance(t, ast.Subscript | ast.Attribute))
+        part = next(t for t in node.targets if isinstance(t, (ast.Subscript, ast.Attribute)))
     elif isinstance(node, ast.Call):
         part = node.func.value if form == "method" and isinstance(node.func, ast.Attribute) else node.func
         if form == "method" and isinstance(part, ast.Name) and part.id in imports and node.args:

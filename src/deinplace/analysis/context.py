@@ -86,7 +86,7 @@ def keeper(m: Machine, node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
 def special(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
     """`property`, `staticmethod`, `classmethod`, `contextmanager`, or empty, by the function's decorators."""
     for decorator in node.decorator_list:
-        plain = isinstance(decorator, ast.Name | ast.Attribute)
+        plain = isinstance(decorator, (ast.Name, ast.Attribute))
         name = getattr(decorator, "attr", getattr(decorator, "id", "")) if plain else ""
         if name in ("property", "cached_property", "staticmethod", "classmethod", "contextmanager"):
             return "property" if name == "cached_property" else name

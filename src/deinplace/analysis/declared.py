@@ -89,7 +89,7 @@ class _Reader:
         return Spec("set") if dotted in ("set", "frozenset") else None
 
     def _dotted(self, node: ast.expr) -> str:
-        if not isinstance(node, ast.Name | ast.Attribute):
+        if not isinstance(node, (ast.Name, ast.Attribute)):
             return ""
         value = self.m.evaluate(node)
         return value.name if isinstance(value, Ref) else ""

@@ -109,7 +109,7 @@ def kept(m: Machine, op: str, target: Ten, others: list[Value]) -> bool:
     for value in _options(others):
         if isinstance(value, Const) and isinstance(value.value, complex):
             return False
-        if isinstance(value, Const) and isinstance(value.value, int | float | bool):
+        if isinstance(value, Const) and isinstance(value.value, (int, float, bool)):
             if not dtype and not m.lenient and isinstance(value.value, float):
                 return False
             if dtype and not is_float(dtype) and isinstance(value.value, float):

@@ -152,7 +152,7 @@ def binary(
 
 
 def _fold(m: Machine, name: str, compute: Callable[[object, object], object], a: object, b: object) -> Value:
-    numbers = isinstance(a, int | float | bool) and isinstance(b, int | float | bool)
+    numbers = isinstance(a, (int, float, bool)) and isinstance(b, (int, float, bool))
     if numbers and name not in ("pow", "bitwise_left_shift", "matmul"):
         try:
             value = compute(a, b)
@@ -161,7 +161,7 @@ def _fold(m: Machine, name: str, compute: Callable[[object, object], object], a:
         return Const(value) if not isinstance(value, int) or abs(value) < _SMALL else NUMBER
     if isinstance(a, str) and isinstance(b, str) and name == "add" and len(a) + len(b) < 1000:
         return Const(a + b)
-    if isinstance(a, str | bytes):
+    if isinstance(a, (str, bytes)):
         return STRING
     return Other("number", m.terms.make(name, m.term_of(Const(a)), m.term_of(Const(b))))
 
@@ -186,7 +186,7 @@ def _unary(m: Machine, node: ast.UnaryOp) -> Value:
     if isinstance(value, Ten):
         name = {ast.USub: "neg", ast.Invert: "bitwise_not"}.get(type(node.op))
         return value if name is None else ops.operate(m, name, {"self": value}, node, {"self": node.operand})
-    if isinstance(value, Const) and isinstance(value.value, int | float) and isinstance(node.op, ast.USub):
+    if isinstance(value, Const) and isinstance(value.value, (int, float)) and isinstance(node.op, ast.USub):
         return Const(-value.value)
     if isinstance(value, Const):
         return value if isinstance(node.op, ast.UAdd) else NUMBER
@@ -221,7 +221,7 @@ def _compare(m: Machine, node: ast.Compare) -> Value:
 def _compare_one(
     m: Machine, op: ast.cmpop, left: Value, right: Value, node: ast.AST, parts: tuple[ast.expr, ast.expr]
 ) -> Value:
-    if isinstance(op, ast.Is | ast.IsNot):
+    if isinstance(op, (ast.Is, ast.IsNot)):
         known = same(m, left, right)
         if isinstance(left, Ten) and isinstance(right, Ten):
             m.observe("is", left == right)
@@ -230,7 +230,7 @@ def _compare_one(
         if known is None:
             return Other("number", m.terms.make("is", m.term_of(left), m.term_of(right)))
         return Const(known if isinstance(op, ast.Is) else not known)
-    if isinstance(op, ast.In | ast.NotIn):
+    if isinstance(op, (ast.In, ast.NotIn)):
         known = _contains(m, right, left)
         return NUMBER if known is None else Const(known if isinstance(op, ast.In) else not known)
     name, compute = _COMPARE[type(op)]
@@ -286,7 +286,7 @@ def truth(m: Machine, value: Value) -> bool | None:
         if isinstance(content, Fields) and value.what == "dict":
             return True if content.fields else None if content.open else False
         return True
-    if isinstance(value, Fn | Cls | Lam | Ref):
+    if isinstance(value, (Fn, Cls, Lam, Ref)):
         return True if not isinstance(value, Ref) or value.name.startswith("torch.") else None
     if isinstance(value, Union):
         known = {truth(m, o) for o in value.options}

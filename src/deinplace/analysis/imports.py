@@ -14,7 +14,7 @@ def import_map(tree: ast.Module, package: str) -> dict[str, str]:
     """
     names: dict[str, str] = {}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Import | ast.ImportFrom):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
             names.update(bindings(node, package, len(names)))
     return names
 

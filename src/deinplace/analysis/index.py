@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import PurePath
@@ -45,6 +45,18 @@ class ClassInfo:
         """Its last name."""
         return self.node.name
 
+    @cached_property
+    def bound(self) -> dict[str, ast.stmt]:
+        """The first statement of its body that gives each name a value."""
+        found: dict[str, ast.stmt] = {}
+        for stmt in self.node.body:
+            targets = stmt.targets if isinstance(stmt, ast.Assign) else [getattr(stmt, "target", None)]
+            if getattr(stmt, "value", None) is not None:
+                for target in targets:
+                    if isinstance(target, ast.Name):
+                        found.setdefault(target.id, stmt)
+        return found
+
 
 @dataclass(frozen=True, eq=False)
 class ModuleInfo:
@@ -64,6 +76,18 @@ class ModuleInfo:
     def starred(self) -> bool:
         """Whether it imports all that another module holds."""
         return any(name.startswith("*") for name in self.imports)
+
+    @cached_property
+    def acts(self) -> bool:
+        """Whether its top level does more than to define: it calls something, loops, or is a program."""
+        return _acts(self.source.tree.body)
+
+    @cached_property
+    def top(self) -> dict[str, list[ast.stmt]]:
+        """The statements that bind each name at its top level."""
+        found: dict[str, list[ast.stmt]] = {}
+        _bound(self.source.tree.body, found)
+        return found
 
     @cached_property
     def named(self) -> dict[str, FunctionInfo]:
@@ -132,6 +156,42 @@ def _shared(first: str, second: str) -> int:
     return next((n for n, (a, b) in enumerate(pairs) if a != b), 0)
 
 
+def _bound(body: list[ast.stmt], found: dict[str, list[ast.stmt]]) -> None:
+    for node in body:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            found[node.name] = [node]
+        elif isinstance(node, ast.Assign):
+            for target in node.targets:
+                for name in _names(target):
+                    found.setdefault(name, []).append(node)
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            found.setdefault(node.target.id, []).append(node)
+        else:
+            for name in ("body", "orelse", "finalbody"):
+                _bound(getattr(node, name, None) or [], found)
+            for handler in getattr(node, "handlers", ()):
+                _bound(handler.body, found)
+
+
+def _names(target: ast.expr) -> Iterator[str]:
+    if isinstance(target, ast.Name):
+        yield target.id
+    elif isinstance(target, (ast.Tuple, ast.List)):
+        for part in target.elts:
+            yield from _names(part)
+
+
+def _acts(body: Iterable[ast.stmt]) -> bool:
+    for node in body:
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            return True
+        if isinstance(node, (ast.For, ast.While, ast.With, ast.AsyncFor, ast.AsyncWith, ast.Match)):
+            return True
+        if isinstance(node, (ast.If, ast.Try, ast.TryStar)) and _acts([*node.body, *node.orelse]):
+            return True
+    return False
+
+
 def read_module(source: Source, packages: frozenset[str]) -> ModuleInfo:
     """Definitions and imports of one file."""
     name, package = module_name(source.path, packages)
@@ -161,12 +221,12 @@ class _Definitions:
             kind = type(node)
             if kind in _SIMPLE:
                 continue
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 self._function(node, prefix, owner)
             elif isinstance(node, ast.ClassDef):
                 cls = self.classes[node] = ClassInfo(node, self.path, prefix + node.name)
                 self.collect(node.body, f"{prefix}{node.name}.", cls)
-            elif isinstance(node, ast.Import | ast.ImportFrom):
+            elif isinstance(node, (ast.Import, ast.ImportFrom)):
                 pairs = list(bindings(node, self.package, len(self.imports)))
                 self.imports.update(pairs)
                 self.asks.update(dotted.removesuffix(".*") for _, dotted in pairs)

@@ -18,7 +18,7 @@ def iterate(m: Machine, value: Value, node: ast.AST) -> tuple[list[Value], bool]
     """Items of `value`, at most a few, and whether there may be others."""
     if isinstance(value, Obj):
         return _object(m, value)
-    if isinstance(value, Const) and isinstance(value.value, str | bytes | tuple):
+    if isinstance(value, Const) and isinstance(value.value, (str, bytes, tuple)):
         items = [Const(v) for v in value.value]
         return list(items[:LIMIT]), len(items) > LIMIT
     if isinstance(value, Ten):

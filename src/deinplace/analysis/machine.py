@@ -241,7 +241,7 @@ class Machine(Store):
             return order
         self.frames.append(Frame(fid, module, module.source.tree, "<module>"))
         for base in info.node.bases:
-            value = self.evaluate(base) if isinstance(base, ast.Name | ast.Attribute) else None
+            value = self.evaluate(base) if isinstance(base, (ast.Name, ast.Attribute)) else None
             if isinstance(value, Cls):
                 order += [b for b in self.bases(value.info) if b not in order]
             elif isinstance(value, Ref):

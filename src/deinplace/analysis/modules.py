@@ -239,7 +239,7 @@ def named_tensors(m: Machine, value: Value, flag: str, prefix: str = "", depth: 
         if isinstance(child, Ten):
             if flag in m.storage(child.sids[0]).flags and not any(child == t for _, t in out):
                 out.append((name, child))
-        elif isinstance(child, Obj | Union):
+        elif isinstance(child, (Obj, Union)):
             out += [p for p in named_tensors(m, child, flag, name, depth - 1) if not any(p[1] == t for _, t in out)]
     return out
 

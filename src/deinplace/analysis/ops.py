@@ -325,7 +325,7 @@ def add_save(
     m: Machine, tensor: Ten, node_id: int, op: str, node: ast.AST, part: ast.expr | None, role: str, sure: bool
 ) -> None:
     """A pending save on each storage that `tensor` may lie in."""
-    span = span_of(part) if part is not None and isinstance(part, ast.Name | ast.Attribute | ast.Subscript) else None
+    span = span_of(part) if part is not None and isinstance(part, (ast.Name, ast.Attribute, ast.Subscript)) else None
     stack = m.stack(node)
     for sid in tensor.sids:
         m.saves.append(Save(node_id, sid, op, m.place(node), span, role, stack))
@@ -389,7 +389,7 @@ def index_steps(m: Machine, item: Value) -> tuple[tuple[int, ...], bool, bool]:
             else:
                 gathers = True
             steps[-1] = m.terms.make("any", steps[-1])
-        elif isinstance(part, Union | Other) and not (isinstance(part, Other) and part.what in ("slice", "number")):
+        elif isinstance(part, (Union, Other)) and not (isinstance(part, Other) and part.what in ("slice", "number")):
             sure = False
     return tuple(steps), gathers, sure
 

@@ -13,7 +13,7 @@ _WRITES = re.compile(
 _PLACES = tuple(
     map(
         re.compile,
-        (r"_\((?<=\w_\()", r"\]\s*=(?!=)", r"=(?:(?<=[+\-*/%&|^@]=)|(?<=<<=)|(?<=>>=))", r"inplace",
+        (r"_\((?<=[^\W_]_\()", r"\]\s*=(?!=)", r"=(?:(?<=[+\-*/%&|^@]=)|(?<=<<=)|(?<=>>=))", r"inplace",
          r"out(?<!\wout)\s*=", r"\.(?:data|real|imag)\b"),
     )
 )  # fmt: skip
@@ -47,8 +47,8 @@ def _harmless(text: str, match: re.Match[str]) -> bool:
 def writes(node: ast.AST) -> bool:
     """True for one node that looks like a write in place."""
     if isinstance(node, ast.AugAssign):
-        text = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str | bytes)
-        return not text and not isinstance(node.value, ast.List | ast.JoinedStr)
+        text = isinstance(node.value, ast.Constant) and isinstance(node.value.value, (str, bytes))
+        return not text and not isinstance(node.value, (ast.List, ast.JoinedStr))
     if isinstance(node, ast.Assign):
         return any(isinstance(t, ast.Subscript) or _part(t) for t in node.targets)
     if isinstance(node, ast.Call):

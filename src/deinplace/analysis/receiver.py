@@ -72,16 +72,20 @@ def _built(machine: Machine, owner: ClassInfo, init: FunctionInfo) -> Built:
     left = max(machine.steps - machine.most_built, 0)
     machine.steps -= left
     machine.notes, machine.ran, machine.passed = set(), set(), set()
-    machine.building = not machine.traced
+    building, machine.building = machine.building, not machine.traced
+    machine.constructing = machine.most_built < machine.most
+    depth, given = len(machine.frames), machine.steps
     value = _empty(machine, owner)
     memory: Memory | None = None
     try:
         _construct(machine, owner, init, value)
         memory = machine.m
     except ExhaustedError:
-        pass
+        if machine.constructing:
+            long = (f for f in machine.frames[depth + 1 :] if f.left >= given // 2)
+            machine.endless.update((f.module.path, f.function) for f in long)
     finally:
-        machine.building = False
+        machine.building, machine.constructing = building, False
     machine.steps += left
     made = Built(
         value, memory, settled, machine.added(settled), range(first, machine.new_id() + 1), before - machine.steps,

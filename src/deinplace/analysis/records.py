@@ -61,6 +61,8 @@ class Write:
     """Whether what is written requires gradients."""
     misfit: str = ""
     """`inference`, `cast` or `expanded`: what torch refuses to write whatever autograd knows of it."""
+    cast: bool = False
+    """Whether what is written may lose a dtype, or a shape, that a new tensor would have."""
     node: ast.AST | None = field(default=None, compare=False, repr=False)
     sids: tuple[int, ...] = field(default=(), compare=False, repr=False)
 
@@ -88,6 +90,8 @@ class Frame:
     loops: list[Loop] = field(default_factory=list)
     shared: set[str] = field(default_factory=set)
     yields: list[Value] = field(default_factory=list)
+    left: int = 0
+    """How many steps there were when it began."""
 
 
 @dataclass(frozen=True)

@@ -101,7 +101,7 @@ def analyse(
         machine.most_built = CONSTRUCTOR_STEPS_OF_MANY if every else machine.most_built
     machine.traced, machine.settling = traced and not quiet, True
     report = Report()
-    programs = _programs(index) if files is None else [index.modules[path] for path in files]
+    programs = _programs(index, wanted) if files is None else [index.modules[path] for path in files]
     for module in programs:
         unit = (module.path, "<module>")
         if module.path in machine.globals:
@@ -206,10 +206,18 @@ def make(index: Index, terms: Terms, lenient: bool) -> Machine:
     return machine
 
 
-def _programs(index: Index) -> list[ModuleInfo]:
-    """All modules, those first that no other module of the project imports."""
+def _programs(index: Index, wanted: Collection[Unit] | None) -> list[ModuleInfo]:
+    """All modules, those first that no other module of the project imports.
+
+    In a large project those that hold units which are `wanted`, and those that nothing imports and that do something:
+    the others run when one of these imports them.
+    """
     imported = index.imported
-    return sorted(index.modules.values(), key=lambda m: m.path in imported)
+    modules = list(index.modules.values())
+    if index.large and wanted is not None:
+        held = {path for path, _ in wanted}
+        modules = [m for m in modules if m.path in held or (m.path not in imported and m.acts)]
+    return sorted(modules, key=lambda m: m.path in imported)
 
 
 def _guarded(machine: Machine, report: Report, unit: Unit, run: object, steps: int) -> None:
@@ -277,7 +285,7 @@ def observe_globals(machine: Machine) -> None:
         for name, value in sorted(fields.fields.items(), key=lambda pair: str(pair[0])):
             if isinstance(value, Ten) and machine.lenient and _stale(machine, fid, str(name), value):
                 continue
-            if isinstance(value, Ten | Obj | Const | Other):
+            if isinstance(value, (Ten, Obj, Const, Other)):
                 machine.observe("global", path, str(name), *_seen(machine, value))
             for parameter, default in value.defaults if isinstance(value, Fn) else ():
                 machine.observe("global", path, f"{name}({parameter})", *_seen(machine, default))

@@ -98,7 +98,7 @@ def _said(write: Write) -> str:
     parts: list[str] = []
     for node in ast.walk(write.node):
         parts.append(type(node).__name__)
-        parts += [repr(value) for _, value in ast.iter_fields(node) if not isinstance(value, ast.AST | list)]
+        parts += [repr(value) for _, value in ast.iter_fields(node) if not isinstance(value, (ast.AST, list))]
     return " ".join(parts)
 
 

@@ -92,8 +92,8 @@ def _annotated_as(node: ast.expr | None) -> ast.expr | None:
 def _bind(found: Scan, target: ast.expr, value: ast.expr | None) -> None:
     if isinstance(target, ast.Name):
         found.bound.setdefault(target.id, []).append(value)
-    elif isinstance(target, ast.Tuple | ast.List):
-        same = isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(target.elts)
+    elif isinstance(target, (ast.Tuple, ast.List)):
+        same = isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(target.elts)
         for n, part in enumerate(target.elts):
             sized = value if isinstance(value, ast.Attribute) and value.attr == "shape" else None
             _bind(found, part, value.elts[n] if same else sized)  # type: ignore[union-attr]
@@ -104,7 +104,7 @@ def _bind(found: Scan, target: ast.expr, value: ast.expr | None) -> None:
 def _assign(found: Scan, node: ast.Assign) -> None:
     for target in node.targets:
         _bind(found, target, node.value)
-    if any(isinstance(t, ast.Subscript | ast.Attribute) for t in node.targets):
+    if any(isinstance(t, (ast.Subscript, ast.Attribute)) for t in node.targets):
         found.sites.append(node)
 
 
@@ -171,7 +171,7 @@ def _call(found: Scan, node: ast.Call) -> None:
 
 def _inner(found: Scan, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef) -> None:
     found.nested = True
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
         for arg in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs):
             found.bound.setdefault(arg.arg, []).append(None)
 

@@ -32,7 +32,7 @@ def negative_free(terms: Terms, term: int, depth: int = DEPTH) -> bool:
 
 def whole_divisor(op: str, by: Value | None) -> int:
     """The whole number that a division, or a product with its inverse, divides by exactly; 0 where there is none."""
-    if not isinstance(by, Const) or not isinstance(by.value, int | float) or by.value <= 0:
+    if not isinstance(by, Const) or not isinstance(by.value, (int, float)) or by.value <= 0:
         return 0
     if op == "div" and float(by.value).is_integer():
         return int(by.value)

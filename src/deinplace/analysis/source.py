@@ -149,7 +149,7 @@ class Source:
     def scope(self, node: ast.AST) -> Scope:
         """The innermost function, lambda, class or module around `node`."""
         for parent in self.ancestors(node):
-            if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            if isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
                 return parent
         return self.tree
 

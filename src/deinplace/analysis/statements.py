@@ -51,7 +51,7 @@ def assign(m: Machine, target: ast.expr, value: Value) -> None:
     """Bind a target."""
     if isinstance(target, ast.Name):
         bind(m, target.id, value)
-    elif isinstance(target, ast.Tuple | ast.List):
+    elif isinstance(target, (ast.Tuple, ast.List)):
         for part, item in unpack(m, target.elts, value):
             assign(m, part, item)
     elif isinstance(target, ast.Starred):
@@ -247,7 +247,7 @@ def _questions(test: ast.expr) -> Iterator[ast.expr]:
     for part in ast.walk(test):
         if isinstance(part, ast.Call) and isinstance(part.func, ast.Name) and part.args:
             about = part.args[0]
-            if part.func.id in ("isinstance", "hasattr", "callable") and isinstance(about, ast.Name | ast.Attribute):
+            if part.func.id in ("isinstance", "hasattr", "callable") and isinstance(about, (ast.Name, ast.Attribute)):
                 yield about
 
 

@@ -69,6 +69,10 @@ class Store(Lineage):
         self.building = False
         """Whether the instance that a method runs on is being constructed, and only its modules and tensors matter."""
         self.passed: set[FunctionInfo] = set()
+        self.constructing = False
+        """Whether an instance is being made for the methods of its class, in a large project."""
+        self.endless: set[tuple[str, str]] = set()
+        """Functions that took more steps than a constructor has there."""
         """Functions that make nothing and went too far in this construction: not followed again."""
         self.discarded: ast.AST | None = None
         """The call whose result the running statement leaves."""

@@ -72,7 +72,7 @@ class Triage:
         if isinstance(site.value, _CONTAINERS) or _is_text(site.value):
             return False
         target = site.target
-        if isinstance(site.op, ast.Add | ast.Sub) and self._unread(target, found):
+        if isinstance(site.op, (ast.Add, ast.Sub)) and self._unread(target, found):
             return False
         if isinstance(target, ast.Subscript):
             return not self._plain_element(target, found, attributes)
@@ -222,7 +222,7 @@ def _builds(name: str) -> bool:
 
 
 def _is_text(node: ast.AST) -> bool:
-    return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str | bytes))
+    return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, (str, bytes)))
 
 
 def _is_constant(node: ast.AST, values: tuple[object, ...]) -> bool:

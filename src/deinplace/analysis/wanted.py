@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 
 from deinplace.analysis import prefilter
@@ -18,7 +18,6 @@ BRIEF = 1_000
 """So many steps a function may take that even a quick look found too large, in a large project: it finds nothing more
 with more of them."""
 _LINE = re.compile(r"\n")
-_INFERS = re.compile(r"torch\.inference_mode|import[^\n]*\binference_mode")
 _COMMON = frozenset({*dir(object), *dir(dict), *dir(list), *dir(set), "__call__"})
 """Names that everything has: that one is called says nothing about who answers."""
 
@@ -47,16 +46,18 @@ def worth_a_look(index: Index) -> set[Unit]:
 
 
 def worth_running(index: Index) -> set[Unit]:
-    """Functions whose writes may break backward, callers that hand them something, and the top level of their files."""
+    """Functions whose writes may break backward, callers that hand them something, and top levels with such a write."""
     wanted: set[Unit] = set()
     others: list[_Candidate] = []
     writers: set[str] = set()
     for path, module in index.modules.items():
         if not prefilter.may_hold_site(module.source.data):
             continue
-        wanted.add((path, "<module>"))
+        lines = _places(module)
+        if _at_top(module, lines):
+            wanted.add((path, "<module>"))
         triage = Triage(module.imports, module.source.text)
-        for candidate in _candidates(module):
+        for candidate in _candidates(module, lines):
             info, found = candidate.info, candidate.found
             if _writes(triage, candidate):
                 wanted.add((path, info.qualname))
@@ -78,12 +79,11 @@ def suspects(index: Index, wanted: set[Unit]) -> dict[Unit, int]:
     of use where what it hands on makes a fault sure, but in a large project it takes most of the time.
     """
     looker = Looker(index)
-    infers = {path: _infers(index.modules[path]) for path, _ in wanted}
     found: dict[Unit, tuple[ast.AST, set[ast.AST] | None]] = {}
     kept = set(wanted)
     for path, name in sorted(wanted):
         info = index.modules[path].named.get(name)
-        if info is None or infers[path]:
+        if info is None:
             continue
         where = suspicious(looker, info)
         if where is None or where:
@@ -101,21 +101,29 @@ def suspects(index: Index, wanted: set[Unit]) -> dict[Unit, int]:
     return steps
 
 
-def _infers(module: ModuleInfo) -> bool:
-    """True where a file may turn inference mode on; its bytes are quicker to look through."""
-    return b"inference_mode" in module.source.data and _INFERS.search(module.source.text) is not None
-
-
 def _writes(triage: Triage, candidate: _Candidate) -> bool:
     info = candidate.info
     return triage.writes(info.node, candidate.found, _Attributes(info.owner))
 
 
-def _candidates(module: ModuleInfo) -> list[_Candidate]:
-    """Functions on a line of which something looks like a write; nested ones run as a part of the outer one."""
+def _places(module: ModuleInfo) -> list[int]:
+    """The lines on which something looks like a write, in order."""
     text = module.source.text
     ends = [m.start() for m in _LINE.finditer(text)]
-    lines = [bisect_left(ends, at) + 1 for at in prefilter.places(text)]
+    return [bisect_left(ends, at) + 1 for at in prefilter.places(text)]
+
+
+def _at_top(module: ModuleInfo, lines: list[int]) -> bool:
+    """True where one of these lines is a part of no function."""
+    left = set(lines)
+    for node in module.functions:
+        first, last = node.lineno, node.end_lineno or node.lineno  # type: ignore[attr-defined]
+        left.difference_update(lines[bisect_left(lines, first) : bisect_right(lines, last)])
+    return bool(left)
+
+
+def _candidates(module: ModuleInfo, lines: list[int]) -> list[_Candidate]:
+    """Functions on such a line; nested ones run as a part of the outer one."""
     out: list[_Candidate] = []
     for info in module.functions.values():
         if "<locals>" in info.qualname:
@@ -164,7 +172,7 @@ class _Attributes(dict[str, list[ast.expr]]):
             if isinstance(node, ast.Assign):
                 for target in node.targets:
                     self._bind(target, node.value)
-            elif isinstance(node, ast.AnnAssign | ast.AugAssign) and node.value is not None:
+            elif isinstance(node, (ast.AnnAssign, ast.AugAssign)) and node.value is not None:
                 self._bind(node.target, node.value)
             else:
                 for name in ("body", "orelse", "finalbody"):
@@ -176,6 +184,6 @@ class _Attributes(dict[str, list[ast.expr]]):
         if isinstance(target, ast.Attribute):
             if isinstance(target.value, ast.Name) and target.value.id == "self":
                 self.setdefault(target.attr, []).append(value)
-        elif isinstance(target, ast.Tuple | ast.List):
+        elif isinstance(target, (ast.Tuple, ast.List)):
             for part in target.elts:
                 self._bind(part, ast.Name("unknown", ast.Load()))

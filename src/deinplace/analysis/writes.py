@@ -37,7 +37,8 @@ def apply(
     term = ops.term(m, op, inputs, keywords)
     if entry is not None and entry.random:
         term = m.terms.make("made", term, m.serial())
-    if not dtypes.kept(m, op, target, list(named.values())):
+    cast = not dtypes.kept(m, op, target, list(named.values()))
+    if cast:
         term = m.terms.make("cast", term, dtypes.name(m, target))
     narrow = dtypes.narrows(m, op, target, list(named.values()), keywords)
     divisor = signs.whole_divisor(op, named.get("other")) if narrow else 0
@@ -50,11 +51,11 @@ def apply(
         made = m.node([target, *tensors])
         # first: an argument that shares the memory of the target is overwritten by the operation that saved it
         ops.keep(m, op, made, {**named, **keywords}, [target, *tensors], node, parts, entry)
-        record(m, target, op, node, form, module, tensors, narrow)
+        record(m, target, op, node, form, module, tensors, narrow, cast=cast)
         store(m, target, term, graph, made, tensors)
         ops.keep_result(m, op, made, target, [target, *tensors], node, entry)
     else:
-        record(m, target, op, node, form, module, tensors, narrow)
+        record(m, target, op, node, form, module, tensors, narrow, cast=cast)
         store(m, target, term, None, None, [])
     return target
 
@@ -98,6 +99,7 @@ def record(
     inputs: Sequence[Ten] = (),
     narrow: bool = False,
     part: Ten | None = None,
+    cast: bool = False,
 ) -> None:
     """Note a write and the saves that it destroys; the saves are forgotten, as if the write had been mended.
 
@@ -138,6 +140,7 @@ def record(
             maybe=tuple(sorted(maybe)),
             names=names_of(m, target),
             flagged=flagged,
+            cast=cast,
             module=module.name if module is not None else "",
             cut=target.cut,
             node=node,

@@ -169,8 +169,11 @@ def _mended(
     from deinplace.cli.sources import gather
     from deinplace.model import Outcome
 
-    gc.set_threshold(200_000, 50, 50)  # trees of a whole project live to the end: looking for garbage is half the time
+    gc.disable()  # trees and values of a whole project live to the end: looking for garbage is half the time
     sources, problems = gather(given, config, stdin_name)
+    if config.run is not None:
+        gc.freeze()
+        gc.enable()
     if not sources:
         return Outcome("fix", problems=problems), sources
     from deinplace.verify import mend, mend_unasked

@@ -69,14 +69,24 @@ _BOUND: WeakKeyDictionary[ast.AST, dict[str, list[ast.Assign | ast.AnnAssign]]] 
 
 def _bound(scope: ast.AST) -> dict[str, list[ast.Assign | ast.AnnAssign]]:
     found: dict[str, list[ast.Assign | ast.AnnAssign]] = {}
-    for node in ast.walk(scope):
-        if isinstance(node, ast.Assign | ast.AnnAssign):
+    for node in _statements(scope):
+        if isinstance(node, (ast.Assign, ast.AnnAssign)):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             for text in {ast.unparse(t) for target in targets for t in flat(target)}:
                 found.setdefault(text, []).append(node)
     for each in found.values():
         each.sort(key=lambda n: (n.lineno, n.col_offset))
     return found
+
+
+def _statements(scope: ast.AST) -> Iterator[ast.AST]:
+    """All statements in a scope, nested ones too: expressions hold none."""
+    todo = [scope]
+    for node in todo:
+        for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+            inner = getattr(node, name, None)
+            todo += inner if isinstance(inner, list) else ()
+    return iter(todo)
 
 
 def value_for(statement: ast.Assign | ast.AnnAssign, text: str) -> ast.expr | None:

@@ -222,7 +222,7 @@ def plain(node: ast.expr) -> bool:
 def written_expressions(source: Source) -> Iterator[tuple[ast.stmt, ast.expr]]:
     """Statements that write in place, with what they write."""
     for node in source.nodes:
-        if isinstance(node, ast.AugAssign | ast.Assign | ast.Expr) and not names.grad_off(source, node):
+        if isinstance(node, (ast.AugAssign, ast.Assign, ast.Expr)):
             target = names.written(node)
-            if target is not None:
+            if target is not None and not names.grad_off(source, node):
                 yield node, target

@@ -81,7 +81,7 @@ class StepBeforeBackward(Rule):
 
     def find(self, source: Source) -> Iterable[Site]:
         """Steps that a backward follows whose loss was computed before them."""
-        if b"backward" not in source.data:
+        if b"backward" not in source.data or b"step" not in source.data:
             return
         scopes = [source.tree, *(n for n in source.nodes if isinstance(n, Function))]
         for scope in scopes:

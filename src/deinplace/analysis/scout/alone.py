@@ -42,9 +42,7 @@ def alone(s: Scout, info: FunctionInfo) -> None:
     s.saved, s.written, s.hot, s.here = set(s.saved), set(), set(), info.node
     s.scope = Scope(info.path, values, (), info.owner, me)
     for decorator in info.node.decorator_list:
-        mode = effects.mode(s, decorator)
-        if mode is not None:
-            s.grad = mode
+        effects.switch(s, decorator)
     walk.execute(s, info.node.body)
 
 
@@ -53,8 +51,10 @@ def _receiver(s: Scout, info: FunctionInfo) -> Value:
     init = s.find_method(info.owner, "__init__")
     if init is None or info.name == "__init__":
         return frozenset({Thing(info.owner)})
-    key: tuple[object, ...] = (info.owner, "alone")
+    key: tuple[object, ...] = (info.owner, "alone", s.shallow)
     known = s.things.get(key)
+    if key in s.huge:
+        raise GiveUpError
     if known is None:
         known = s.things[key] = Thing(info.owner)
         code = Code(init.node, init.path, init, frozenset({known}))
@@ -67,6 +67,7 @@ def _receiver(s: Scout, info: FunctionInfo) -> Value:
             summaries.inline(s, code, [frozenset({known}), *args], keywords)
         except (GiveUpError, RecursionError):
             del s.things[key]
+            s.huge.add(key)
             raise
         finally:
             s.building = False

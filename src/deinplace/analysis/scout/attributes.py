@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-
 from deinplace.analysis import facts
 from deinplace.analysis.context import special
 from deinplace.analysis.index import ClassInfo
@@ -77,6 +75,7 @@ def _of_cell(s: Scout, cell: int, base: Value, attr: str) -> Value:
 
 def of_thing(s: Scout, thing: Thing, attr: str) -> Value:
     """An attribute of an instance."""
+    s.read.add(attr)
     held = thing.fields.get(attr)
     if held is not None:
         return held
@@ -95,13 +94,9 @@ def of_thing(s: Scout, thing: Thing, attr: str) -> Value:
 
 def _class_field(s: Scout, info: ClassInfo, attr: str) -> Value:
     for base in s.bases(info):
-        if not isinstance(base, ClassInfo):
-            continue
-        for stmt in base.node.body:
-            targets = stmt.targets if isinstance(stmt, ast.Assign) else [getattr(stmt, "target", None)]
-            value = getattr(stmt, "value", None)
-            if value is not None and any(isinstance(t, ast.Name) and t.id == attr for t in targets):
-                return s.bound_at_top(base.path, stmt, attr)
+        stmt = base.bound.get(attr) if isinstance(base, ClassInfo) else None
+        if stmt is not None and isinstance(base, ClassInfo):
+            return s.bound_at_top(base.path, stmt, attr)
     return NOTHING
 
 
@@ -116,7 +111,7 @@ def _of_class(s: Scout, cls: Cls, attr: str) -> Value:
 def _of_parent(s: Scout, parent: Parent, attr: str) -> Value:
     out: set[Member] = set()
     for member in parent.me:
-        info = member.info if isinstance(member, Thing | Cls) else None
+        info = member.info if isinstance(member, (Thing, Cls)) else None
         if info is None:
             continue
         method = s.find_method(info, attr, parent.after)
@@ -133,11 +128,11 @@ def set_attribute(s: Scout, base: Value, attr: str, value: Value) -> None:
         if isinstance(member, Thing):
             known = member.fields.get(attr)
             member.fields[attr] = value if known is None else known | value
-            if member not in s.scope.me:
-                s.summaries.clear()  # of methods that knew nothing of it
+            if member not in s.scope.me and (known is None or not value <= known):
+                s.forget(attr)
         elif isinstance(member, Layer) and attr == "inplace" and not value <= member.inplace:
             member.inplace |= value
-            s.summaries.clear()
+            s.forget("inplace")
         elif isinstance(member, int) and attr == "requires_grad":
             if value != {Const(False)}:
                 s.leaves.add(member)

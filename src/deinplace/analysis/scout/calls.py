@@ -58,15 +58,15 @@ def call_node(s: Scout, node: ast.Call) -> Value:
 
 def of_attribute(s: Scout, base: Value, attr: str, args: list[Value], keywords: Keywords) -> Value:
     """`base.attr(...)`: each of the things that the base may be stands for a path of its own."""
-    plain = frozenset(m for m in base if isinstance(m, int | str))
+    plain = frozenset(m for m in base if isinstance(m, (int, str)))
     before, after = s.saved, set(s.saved)
     out: Value = NOTHING
-    if any(isinstance(m, int) for m in plain):
+    if int in map(type, plain):
         s.saved = set(before)
         out |= outside.tensor_method(s, plain, attr, args, keywords)
         after |= s.saved
     for member in base:
-        if isinstance(member, int | str | Const) and member is not OPAQUE:
+        if isinstance(member, (int, str, Const)) and member is not OPAQUE:
             continue
         s.saved = set(before)
         out |= _of_member(s, member, attr, args, keywords)
@@ -101,6 +101,7 @@ def _custom(s: Scout, member: Cls, args: list[Value], keywords: Keywords) -> Val
 
 
 def _of_thing(s: Scout, thing: Thing, attr: str, args: list[Value], keywords: Keywords) -> Value:
+    s.read.add(attr)
     method = s.find_method(thing.info, attr)
     if method is None and attr not in thing.fields and attr in MODULE_METHODS and s.is_module(thing.info):
         return outside.module_method(s, frozenset({thing}), thing.fields, attr, args)
@@ -127,7 +128,7 @@ def call(s: Scout, func: Value, args: list[Value], keywords: Keywords) -> Value:
     for member in func:
         if isinstance(member, int):
             unknown = True
-        elif member is OPAQUE or not isinstance(member, str | Const | Box):
+        elif member is OPAQUE or not isinstance(member, (str, Const, Box)):
             s.saved = set(before)
             out |= _call_one(s, member, args, keywords)
             after |= s.saved

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from deinplace.analysis import facts
-from deinplace.analysis.context import OFF, ON
+from deinplace.analysis.context import INFERENCE, OFF, ON
 from deinplace.analysis.scout.members import (
     CUT,
     EXPANDED,
@@ -34,7 +34,7 @@ def operate(s: Scout, op: str, entry: FunctionInfo | None, inputs: Inputs, keywo
     """The result of an operation that writes nothing."""
     entry = entry or facts.method(op)
     returns = entry.returns if entry is not None else "fresh"
-    first = next((v for _, v in inputs if any(isinstance(m, int) for m in v)), None)
+    first = next((v for _, v in inputs if int in map(type, v)), None)
     if first is not None and returns in ("view", "views", "self", "maybe_alias"):
         s.likely |= cells_of(first, 0)
         return _view(op, returns, first, keywords)
@@ -45,6 +45,8 @@ def operate(s: Scout, op: str, entry: FunctionInfo | None, inputs: Inputs, keywo
     all_cells = set().union(*held)
     s.steps -= len(all_cells)
     made = s.cell()
+    if s.inference:
+        s.inferred.add(made)
     out: set[Member] = {made}
     if op not in facts.operators() or all_cells & s.likely:
         s.likely.add(made)
@@ -62,7 +64,7 @@ def operate(s: Scout, op: str, entry: FunctionInfo | None, inputs: Inputs, keywo
 
 
 def _view(op: str, returns: str, first: Value, keywords: dict[str, Value]) -> Value:
-    out = {m for m in first if isinstance(m, int | str)}
+    out = {m for m in first if isinstance(m, (int, str))}
     if op in ("detach", "data"):
         out.add(CUT)
     if returns == "views":
@@ -83,7 +85,7 @@ def _whole(op: str, entry: FunctionInfo | None, inputs: Inputs, keywords: dict[s
         return any(not isinstance(m, Ref) or "int" in m.name or m.name.endswith(("long", "bool")) for m in dtype)
     if op in _WHOLE_MAKERS or op.startswith("arg"):
         return True
-    tensors = [v for _, v in inputs if any(isinstance(m, int) for m in v)]
+    tensors = [v for _, v in inputs if int in map(type, v)]
     return bool(tensors) and all(WHOLE in v for v in tensors) and not any(FRACTION in v for _, v in inputs)
 
 
@@ -127,6 +129,7 @@ def write(s: Scout, target: Value, op: str, values: list[Value]) -> None:
     cells = cells_of(target, 0)
     if not cells:
         return
+    refused(s, cells)
     likely = not cells.isdisjoint(s.likely)
     if not cells.isdisjoint(s.saved) or (likely and EXPANDED in target):
         s.blame()
@@ -139,6 +142,12 @@ def write(s: Scout, target: Value, op: str, values: list[Value]) -> None:
     given = set().union(*(cells_of(v) for v in values))
     if s.grad and given - s.constant:
         s.constant -= cells
+
+
+def refused(s: Scout, cells: set[int]) -> None:
+    """A write to what was made in inference mode, outside it."""
+    if not s.inference and not cells.isdisjoint(s.inferred):
+        s.blame()
 
 
 def in_place(
@@ -173,6 +182,7 @@ def layer(s: Scout, module: Layer, args: list[Value], keywords: dict[str, Value]
         return first
     for value in args:
         s.likely |= cells_of(value, 0)
+    s.read.add("inplace")
     entry = facts.module(module.name)
     functional = (entry.functional if entry is not None else None) or module.name
     op = functional.rpartition(".")[2]
@@ -199,6 +209,17 @@ def layer(s: Scout, module: Layer, args: list[Value], keywords: dict[str, Value]
 def _as_entry(name: str, saves: frozenset[str]) -> FunctionInfo:
     kept = frozenset("result" if s in ("result", "output") else s for s in saves)
     return FunctionInfo(name, saves=kept, saves_alone=kept, returns="fresh")
+
+
+def switch(s: Scout, node: ast.expr) -> None:
+    """Switch gradients off or on, and inference mode on, as a context manager or decorator does."""
+    found = mode(s, node)
+    if found is not None:
+        s.grad = found
+    if found is False:
+        func = node.func if isinstance(node, ast.Call) else node
+        named = s.named(s.scope.path, func)
+        s.inference = s.inference or any(isinstance(m, Ref) and m.name in INFERENCE for m in named)
 
 
 def mode(s: Scout, node: ast.expr) -> bool | None:

@@ -19,7 +19,7 @@ from deinplace.analysis.scout.members import (
     Value,
     contents,
 )
-from deinplace.analysis.scout.state import GiveUpError, Scout
+from deinplace.analysis.scout.state import EVERY, GiveUpError, Scout
 from deinplace.analysis.values import Cls, Const, Ref
 
 OPERATORS: dict[type[ast.operator], str] = {
@@ -130,6 +130,7 @@ def items(s: Scout, value: Value, count: int) -> list[Value]:
         out.add(MULTI)
     for member in value:
         if isinstance(member, Thing):  # a container of modules, as a rule
+            s.read.add(EVERY)
             out.discard(member)
             out = out.union(*(v for k, v in member.fields.items() if k != "training"))
     out -= {m for m in out if isinstance(m, Const)}
@@ -161,7 +162,7 @@ def _unary(s: Scout, node: ast.UnaryOp) -> Value:
     if isinstance(node.op, ast.Not):
         known = truth(value)
         return NOTHING if known is None else frozenset({Const(not known)})
-    if any(isinstance(m, int) for m in value):
+    if int in map(type, value):
         return effects.operate(
             s, "neg" if isinstance(node.op, ast.USub) else "bitwise_not", None, [("self", value)], {}
         )
@@ -184,14 +185,14 @@ def _boolean(s: Scout, node: ast.BoolOp) -> Value:
 def _compare(s: Scout, node: ast.Compare) -> Value:
     values = [evaluate(s, part) for part in (node.left, *node.comparators)]
     op = node.ops[0]
-    if len(values) == 2 and isinstance(op, ast.Is | ast.IsNot):
+    if len(values) == 2 and isinstance(op, (ast.Is, ast.IsNot)):
         known = _same(values[0], values[1])
         return NOTHING if known is None else frozenset({Const(known if isinstance(op, ast.Is) else not known)})
-    if len(values) == 2 and isinstance(op, ast.Eq | ast.NotEq):
+    if len(values) == 2 and isinstance(op, (ast.Eq, ast.NotEq)):
         left, right = (next(iter(v)) if len(v) == 1 else None for v in values)
         if isinstance(left, Const) and isinstance(right, Const):
             return frozenset({Const((left == right) is isinstance(op, ast.Eq))})
-    if isinstance(op, ast.In | ast.NotIn) or not any(isinstance(m, int) for v in values for m in v):
+    if isinstance(op, (ast.In, ast.NotIn)) or not any(isinstance(m, int) for v in values for m in v):
         return NOTHING
     made = s.cell()
     s.constant.add(made)
@@ -206,7 +207,7 @@ def _same(left: Value, right: Value) -> bool | None:
         return None
     if left == none:
         return True
-    sure = Const(None) not in left and not any(isinstance(m, int | str) for m in left)
+    sure = Const(None) not in left and not any(isinstance(m, (int, str)) for m in left)
     return False if sure else None
 
 
@@ -228,7 +229,7 @@ def _true(member: Member) -> bool | None:
         return bool(member.value)
     if isinstance(member, Ref):
         return True if member.name.startswith("torch.") else None
-    return True if isinstance(member, Cls | Code | Thing | Layer) else None
+    return True if isinstance(member, (Cls, Code, Thing, Layer)) else None
 
 
 def _subscript(s: Scout, node: ast.Subscript) -> Value:

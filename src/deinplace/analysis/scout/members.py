@@ -94,6 +94,10 @@ class Summary:
     hot: frozenset[ast.AST]
     boxes: tuple[Box | None, ...] = ()
     """Containers that stood for those that were given: what was put into them is put into those, too."""
+    read: frozenset[str] = frozenset()
+    """The attributes of instances and modules that it depends on."""
+    made: int = 0
+    """How many changes to such attributes came before it."""
 
 
 @dataclass(slots=True)

@@ -154,7 +154,7 @@ def module_method(s: Scout, me: Value, fields: dict[str, Value], attr: str, args
 
 def _below(member: Member, found: dict[Member, None]) -> None:
     """A module and the modules in it."""
-    if not isinstance(member, Thing | Layer) or member in found or len(found) > 400:
+    if not isinstance(member, (Thing, Layer)) or member in found or len(found) > 400:
         return
     found[member] = None
     held = (
@@ -176,12 +176,12 @@ def reference(s: Scout, name: str, args: list[Value], keywords: Keywords) -> Val
         return frozenset({Partial(args[0], tuple(args[1:]), tuple(keywords.items()))})
     if name in ("max", "min", "next", "abs"):
         held = expressions.contents_of(frozenset().union(*args))
-        if name == "abs" and any(isinstance(m, int) for m in held):
+        if name == "abs" and int in map(type, held):
             return effects.operate(s, "abs", None, [("self", held)], {})
         return held
     if name == "sum":
         held = expressions.contents_of(frozenset().union(*args))
-        cells = any(isinstance(m, int) for m in held)
+        cells = int in map(type, held)
         return effects.operate(s, "add", None, [("self", held), ("other", held)], {}) if cells else NOTHING
     if name == "map" and len(args) > 1:
         return frozenset({Box([], calls.call(s, args[0], expressions.items(s, args[1], 0)[:1], {}))})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Iterator
 
 from deinplace.analysis.builders import Builders
 from deinplace.analysis.index import ClassInfo, Index, Lineage
@@ -23,11 +22,19 @@ STEPS = 4_000
 """So many nodes are looked at for one function, at most."""
 
 
+STEPS_OF_MANY = 1_500
+"""So many in a large project, before no call is followed any more: nine in ten take less."""
+
+
 DEPTH = 14
 """So deep are calls followed."""
 
 
 _BUILTINS = frozenset(dir(builtins))
+
+
+EVERY = "*"
+"""Stands for all attributes of an instance, where its contents are read."""
 
 
 class GiveUpError(Exception):
@@ -39,6 +46,7 @@ class Scout(Lineage):
 
     def __init__(self, index: Index) -> None:
         self.index = index
+        self.most = STEPS_OF_MANY if index.large else STEPS
         self.steps = 0
         self.saved: set[int] = set()
         """Cells that an operation keeps for backward, on some path to here."""
@@ -48,6 +56,9 @@ class Scout(Lineage):
         self.constant: set[int] = set()
         """Cells that surely require no gradients."""
         self.leaves: set[int] = set()
+        self.inferred: set[int] = set()
+        """Cells that were made in inference mode: torch refuses to write them outside it."""
+        self.inference = False
         self.grad = True
         self.hot: set[ast.AST] = set()
         """Functions in whose code a write was met that the machine has to judge."""
@@ -65,10 +76,17 @@ class Scout(Lineage):
         self.calling: ast.AST | None = None
         """The call that is looked at."""
         self.summaries: dict[tuple[object, ...], Summary | None] = {}
+        self.read: set[str] = set()
+        """Attributes of instances and modules that the running code has asked for."""
+        self._changes = 0
+        self._changed: dict[str, int] = {}
+        self.huge: set[tuple[object, ...]] = set()
+        """Calls that take too many steps to sum up."""
+        self.shallow = False
+        """Whether no calls into the project are followed."""
         self.things: dict[tuple[object, ...], Thing] = {}
         self._next = 0
         self._derived: dict[tuple[object, object], int] = {}
-        self._tops: dict[str, dict[str, list[ast.stmt]]] = {}
         self._globals: dict[tuple[str, str], Value] = {}
         self.constants: dict[tuple[ClassInfo, str], Value] = {}
         """What classes bind in their bodies, by name."""
@@ -101,6 +119,22 @@ class Scout(Lineage):
         if self.steps < 0:
             raise GiveUpError
 
+    def forget(self, attr: str) -> None:
+        """Something else than its own methods changed an attribute: what was summed up before may not hold."""
+        self._changes += 1
+        self._changed[attr] = self._changed[EVERY] = self._changes
+
+    def holds(self, made: Summary) -> bool:
+        """Whether nothing that a summary depends on has changed since."""
+        return made.made == self._changes or not any(
+            self._changed[attr] > made.made for attr in made.read & self._changed.keys()
+        )
+
+    @property
+    def changes(self) -> int:
+        """How often an attribute was changed from elsewhere."""
+        return self._changes
+
     def blame(self) -> None:
         """The code that is looked at holds a write that the machine has to judge."""
         if self.here is not None:
@@ -110,11 +144,7 @@ class Scout(Lineage):
 
     def top(self, path: str) -> dict[str, list[ast.stmt]]:
         """The statements that bind each name at a file's top level."""
-        found = self._tops.get(path)
-        if found is None:
-            found = self._tops[path] = {}
-            _collect(self.index.modules[path].source.tree.body, found)
-        return found
+        return self.index.modules[path].top
 
     def resolve(self, path: str, name: str) -> Value:
         """What a name stands for at the top level of a file."""
@@ -135,7 +165,7 @@ class Scout(Lineage):
         for node in self.top(path).get(name, ()):
             if isinstance(node, ast.ClassDef):
                 out.add(Cls(module.classes[node]))
-            elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 out.add(Code(node, path, module.functions[node]))
             else:
                 out |= self.bound_at_top(path, node, name)
@@ -219,28 +249,3 @@ class Scout(Lineage):
             elif isinstance(member, Mod):
                 out |= self.of_file(member.path, node.attr)
         return frozenset(out)
-
-
-def _collect(body: list[ast.stmt], found: dict[str, list[ast.stmt]]) -> None:
-    for node in body:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            found[node.name] = [node]
-        elif isinstance(node, ast.Assign):
-            for target in node.targets:
-                for name in _names(target):
-                    found.setdefault(name, []).append(node)
-        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            found.setdefault(node.target.id, []).append(node)
-        else:
-            for name in ("body", "orelse", "finalbody"):
-                _collect(getattr(node, name, None) or [], found)
-            for handler in getattr(node, "handlers", ()):
-                _collect(handler.body, found)
-
-
-def _names(target: ast.expr) -> Iterator[str]:
-    if isinstance(target, ast.Name):
-        yield target.id
-    elif isinstance(target, ast.Tuple | ast.List):
-        for part in target.elts:
-            yield from _names(part)

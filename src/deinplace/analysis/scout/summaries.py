@@ -41,6 +41,8 @@ def _inside(box: Box, depth: int = 3) -> Value:
 
 def call_code(s: Scout, code: Code, args: list[Value], keywords: Keywords) -> Value:
     """Call a function of the project: by its summary."""
+    if s.shallow:
+        return outside.unknown(s, [*args, *keywords.values()])
     if code.me is not None:
         args = [code.me, *args]
     passed = s.building and code.info is not None and not s.builders.matters(code.info, s.calling is s.discarded)
@@ -50,25 +52,32 @@ def call_code(s: Scout, code: Code, args: list[Value], keywords: Keywords) -> Va
         return inline(s, code, args, keywords) if s.depth < DEPTH else calls.anything(s, args, keywords)
     names = tuple(sorted(keywords))
     given = [*args, *(keywords[n] for n in names)]
-    key = (code.info, s.grad, names, tuple(kind(s, v) for v in given))
-    if key not in s.summaries:
-        if s.depth >= DEPTH:
-            return calls.anything(s, args, keywords)
-        s.summaries[key] = None
-        try:
-            s.summaries[key] = _summary(s, code, given, names)
-        except (GiveUpError, RecursionError):
-            s.summaries.pop(key, None)
-            raise
-    found = s.summaries[key]
-    if found is None:  # it calls itself
+    key = (code.info, s.grad, s.inference, names, tuple(kind(s, v) for v in given))
+    found = s.summaries.get(key)
+    if found is not None and s.holds(found):
+        return _applied(s, found, given)
+    if found is None and key in s.summaries:  # it calls itself
         return outside.unknown(s, given)
+    if s.depth >= DEPTH:
+        return calls.anything(s, args, keywords)
+    if key in s.huge:
+        raise GiveUpError
+    s.summaries[key] = None
+    left = s.steps
+    try:
+        found = s.summaries[key] = _summary(s, code, given, names)
+    except (GiveUpError, RecursionError):
+        del s.summaries[key]
+        if left > s.most // 2:
+            s.huge.add(key)
+        raise
     return _applied(s, found, given)
 
 
 def _summary(s: Scout, code: Code, given: list[Value], names: tuple[str, ...]) -> Summary:
-    saved, written, hot = s.saved, s.written, s.hot
-    s.saved, s.written, s.hot = set(), set(), set()
+    saved, written, hot, read = s.saved, s.written, s.hot, s.read
+    s.saved, s.written, s.hot, s.read = set(), set(), set(), set()
+    changes = s.changes
     cells: list[int] = []
     values: list[Value] = []
     boxes: list[Box | None] = []
@@ -88,22 +97,31 @@ def _summary(s: Scout, code: Code, given: list[Value], names: tuple[str, ...]) -
         boxes.append(box)
     count = len(given) - len(names)
     result = inline(s, code, values[:count], dict(zip(names, values[count:], strict=True)))
-    made = Summary(tuple(cells), frozenset(s.saved), frozenset(s.written), result, frozenset(s.hot), tuple(boxes))
-    s.saved, s.written, s.hot = saved, written, hot
+    made = Summary(
+        tuple(cells),
+        frozenset(s.saved),
+        frozenset(s.written),
+        result,
+        frozenset(s.hot),
+        tuple(boxes),
+        frozenset(s.read),
+        changes,
+    )
+    s.saved, s.written, s.hot, s.read = saved, written, hot, read
     return made
 
 
 def _abstract(value: Value, cell: int) -> tuple[Value, Box | None]:
     """An argument with one cell in the place of all of its own, and its container."""
     held = [m for m in value if isinstance(m, Box)]
-    out: set[Member] = {m for m in value if not isinstance(m, int | Box)}
+    out: set[Member] = {m for m in value if not isinstance(m, (int, Box))}
     if len(out) + len(held) < len(value):
         out.add(cell)
     if not held:
         return frozenset(out), None
     box = Box()
     for member in held:
-        inside: set[Member] = {m for m in _inside(member) if not isinstance(m, int | Box)}
+        inside: set[Member] = {m for m in _inside(member) if not isinstance(m, (int, Box))}
         if cells_of({member}):
             inside.add(cell)
         exact = not member.rest and not member.named and len(held) == 1
@@ -117,6 +135,7 @@ def _abstract(value: Value, cell: int) -> tuple[Value, Box | None]:
 def _applied(s: Scout, made: Summary, given: list[Value]) -> Value:
     places = {cell: cells_of(v) for cell, v in zip(made.cells, given, strict=True) if cell}
     s.hot |= made.hot
+    s.read |= made.read
     written: set[int] = set()
     for cell in made.written:
         written |= places.get(cell, {cell})
@@ -125,6 +144,7 @@ def _applied(s: Scout, made: Summary, given: list[Value]) -> Value:
         kept |= places.get(cell, {cell})
     if not written.isdisjoint(s.saved):
         s.blame()
+    effects.refused(s, written)
     if len(places) > 1 and any(
         a != b and not places[a].isdisjoint(places[b])
         for a in made.written & places.keys()
@@ -165,7 +185,7 @@ def inline(s: Scout, code: Code, args: list[Value], keywords: Keywords) -> Value
     owner = code.info.owner if code.info is not None else code.owner
     me = args[0] if args and code.me is not None else NOTHING
     names = _bound(s, code, args, keywords)
-    kept, grad, calling = s.scope, s.grad, (s.calling, s.discarded)
+    kept, modes, calling = s.scope, (s.grad, s.inference), (s.calling, s.discarded)
     if isinstance(code.node, ast.Lambda):
         me = me or kept.me
     elif code.scopes and owner is not None and code.info is not None and code.info.owner is None:
@@ -181,15 +201,13 @@ def inline(s: Scout, code: Code, args: list[Value], keywords: Keywords) -> Value
         result = expressions.evaluate(s, node.body)
     else:
         for decorator in node.decorator_list:
-            mode = effects.mode(s, decorator)
-            if mode is not None:
-                s.grad = mode
+            effects.switch(s, decorator)
         walk.execute(s, node.body)
         result = _result(scope)
     s.depth -= 1
     s.running.pop()
     s.here = here
-    s.scope, s.grad = kept, grad
+    s.scope, (s.grad, s.inference) = kept, modes
     s.calling, s.discarded = calling
     return result
 

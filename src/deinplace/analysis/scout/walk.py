@@ -19,7 +19,7 @@ from deinplace.analysis.scout.members import (
     Value,
     cells_of,
 )
-from deinplace.analysis.scout.state import DEPTH, STEPS, GiveUpError, Scout
+from deinplace.analysis.scout.state import DEPTH, GiveUpError, Scout
 from deinplace.analysis.values import Cls, Const
 
 
@@ -33,10 +33,11 @@ class Looker(Scout):
             return NOTHING
         kept, self.scope = self.scope, Scope(path, {})
         grad, self.grad, hot = self.grad, True, set(self.hot)
+        shallow, self.shallow = self.shallow, False
         self.depth += 1
         found = expressions.evaluate(self, value) if self.depth < DEPTH else frozenset({OPAQUE})
         self.depth -= 1
-        self.scope, self.grad, self.hot = kept, grad, hot
+        self.scope, self.grad, self.hot, self.shallow = kept, grad, hot, shallow
         plain = isinstance(node, ast.AnnAssign) or all(isinstance(t, ast.Name) for t in getattr(node, "targets", ()))
         return found if plain else frozenset(m for v in expressions.items(self, found, 0) for m in v) | found
 
@@ -46,13 +47,16 @@ def suspicious(scout: Looker, info: FunctionInfo) -> set[ast.AST] | None:
 
     Once the function itself is among them, no others are looked for.
     """
-    scout.steps, scout.hot, scout.grad, scout.depth = STEPS, set(), True, 0
-    scout.saved, scout.written, scout.running = set(), set(), []
-    try:
-        alone.alone(scout, info)
-    except (GiveUpError, RecursionError):
-        return None
-    return scout.hot
+    for shallow in (False, True) if scout.index.large else (False,):
+        scout.shallow, scout.inference = shallow, False
+        scout.steps, scout.hot, scout.grad, scout.depth = scout.most, set(), True, 0
+        scout.saved, scout.written, scout.running, scout.read = set(), set(), [], set()
+        try:
+            alone.alone(scout, info)
+        except (GiveUpError, RecursionError):
+            continue
+        return scout.hot
+    return None
 
 
 def execute(s: Scout, body: list[ast.stmt]) -> bool:
@@ -73,7 +77,7 @@ def assign(s: Scout, target: ast.expr, value: Value) -> None:
     """Bind a target."""
     if isinstance(target, ast.Name):
         s.scope.names[target.id] = value
-    elif isinstance(target, ast.Tuple | ast.List):
+    elif isinstance(target, (ast.Tuple, ast.List)):
         star = any(isinstance(t, ast.Starred) for t in target.elts)
         found = expressions.items(s, value, len(target.elts) if not star else 0)
         whole = frozenset().union(*found)
@@ -98,7 +102,7 @@ def _set_item(s: Scout, target: ast.Subscript, value: Value) -> None:
                 member.rest |= value
         elif isinstance(member, Thing):
             calls.call_method(s, member, "__setitem__", [index, value], {})
-    if any(isinstance(m, int) for m in base) and not named:
+    if int in map(type, base) and not named:
         effects.write(s, base, "copy", [value])
 
 
@@ -130,9 +134,9 @@ def _augmented(s: Scout, node: ast.AugAssign) -> bool:
             member.rest |= expressions.contents_of(right)
         elif isinstance(member, Thing):
             calls.call_method(s, member, f"__i{type(node.op).__name__.lower()[:3]}__", [right], {})
-    if any(isinstance(m, int) for m in old):
+    if int in map(type, old):
         effects.in_place(s, op, old, [("other", right)], None, partial=isinstance(target, ast.Subscript))
-    elif any(isinstance(m, int) for m in right):
+    elif int in map(type, right):
         assign(s, target, expressions.binary(s, op, old, right) | old)
     elif FRACTION in right and isinstance(target, ast.Name):
         assign(s, target, old | {FRACTION})
@@ -205,12 +209,10 @@ def _twice(s: Scout, node: ast.For | ast.AsyncFor | ast.While, over: Value | Non
 
 
 def _with(s: Scout, node: ast.With | ast.AsyncWith) -> bool:
-    before = s.grad
+    before = s.grad, s.inference
     for item in node.items:
         value = expressions.evaluate(s, item.context_expr)
-        mode = effects.mode(s, item.context_expr)
-        if mode is not None:
-            s.grad = mode
+        effects.switch(s, item.context_expr)
         entered = value
         for member in value:
             if isinstance(member, Thing):
@@ -218,7 +220,7 @@ def _with(s: Scout, node: ast.With | ast.AsyncWith) -> bool:
         if item.optional_vars is not None:
             assign(s, item.optional_vars, expressions.contents_of(entered))
     ended = execute(s, node.body)
-    s.grad = before
+    s.grad, s.inference = before
     return ended
 
 
