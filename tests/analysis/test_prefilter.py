@@ -7,7 +7,7 @@ import ast
 import pytest
 
 from deinplace.analysis.imports import absolute, import_map
-from deinplace.analysis.prefilter import holds_site, may_hold_site
+from deinplace.analysis.prefilter import holds_site, may_hold_site, places
 
 
 @pytest.mark.parametrize(
@@ -25,6 +25,11 @@ def test_drops(text: bytes) -> None:
 def test_functions() -> None:
     assert holds_site(ast.parse("def f(x):\n    return x.add_(1)\n"))
     assert not holds_site(ast.parse("def f(x):\n    x.__init_subclass__()\n    return x.__add__(1)\n"))
+
+
+def test_calls_of_special_methods_are_no_places() -> None:
+    assert len(list(places("x.add_(1)\n"))) == 1
+    assert not list(places("super().__init__()\nx.__iadd__(1)\n"))
 
 
 def test_imports() -> None:

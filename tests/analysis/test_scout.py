@@ -40,6 +40,7 @@ def kept(text: str) -> set[str]:
             "def f(x):\n    n = 0\n    for t in x:\n        n = n + 1\n    n += 1\n    return n", id="a number"
         ),
         pytest.param("def f(m):\n    m.weight.data.mul_(2)", id="past autograd"),
+        pytest.param("@torch.inference_mode()\ndef f(x):\n    y = x * 2\n    y += 1\n    return y", id="inference"),
     ],
 )
 def test_what_breaks_nothing_is_dropped(text: str) -> None:
@@ -92,6 +93,18 @@ def test_what_breaks_nothing_is_dropped(text: str) -> None:
             MODULE + "        self.w = nn.Parameter(torch.ones(3))\n"
             + "    def forward(self, x):\n        self.w += 1\n        return x",
             id="a leaf",
+        ),
+        pytest.param(
+            "@torch.inference_mode()\ndef g(x):\n    return x * 2\ndef f(x):\n    y = g(x)\n    y += 1\n    return y",
+            id="outside inference mode",
+        ),
+        pytest.param(
+            "class H(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+            "        self.act = nn.Identity()\n"
+            "    def forward(self, x):\n        return self.act(x)\n"
+            "def f(x):\n    h = H()\n    h(torch.exp(x))\n    h.act = nn.ReLU(inplace=True)\n"
+            "    return h(torch.exp(x))",
+            id="an attribute that changed after a call",
         ),
         pytest.param(
             "def f(x):\n    a, b = torch.relu(x).chunk(2)\n"
@@ -151,6 +164,22 @@ def goes_far(x):
     y = torch.exp(x)
 {far}    y += 1
     return y
+
+
+def far_off(x):
+{far}    return x
+
+
+def after_far(x):
+    y = torch.exp(far_off(x))
+    y += 1
+    return y
+
+
+def only_after_far(x):
+    y = torch.add(far_off(x), 1)
+    y += 1
+    return y
 """
 
 
@@ -160,10 +189,10 @@ def test_in_a_large_project_callers_show_no_fault_again(files: int) -> None:
     texts = {"/p/t.py": HEAD + CALLS.replace("{far}", far)}
     texts |= {f"/p/other{n}.py": HEAD for n in range(files - 1)}
     index = Index({path: Source.parse(path, text.encode()) for path, text in texts.items()})
-    names = ("broken", "calls", "adds", "hands_over", "one_more", "goes_far")
+    names = ("broken", "calls", "adds", "hands_over", "one_more", "goes_far", "after_far", "only_after_far")
     steps = {name: taken for (_, name), taken in suspects(index, {("/p/t.py", name) for name in names}).items()}
-    expected = dict.fromkeys(("broken", "calls", "hands_over", "one_more", "goes_far"), FUNCTION_STEPS)
+    expected = dict.fromkeys(set(names) - {"adds"}, FUNCTION_STEPS)
     if files == MANY:
-        del expected["calls"]
+        del expected["calls"], expected["only_after_far"]
         expected["goes_far"] = BRIEF
     assert steps == expected
