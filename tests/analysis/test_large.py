@@ -42,8 +42,9 @@ def test_programs_are_those_that_do_something_and_those_that_hold_what_is_wanted
         wanted="import torch\n\n\ndef h(x):\n    y = torch.exp(x)\n    y += 1\n    return y\n",
     )
     unit = ("/p/wanted.py", "h")
-    report = analyse(sources, lenient=True, wanted={unit})
+    report = analyse(sources, lenient=True, wanted={unit}, traced=False)
     assert report.ran.keys() == {("/p/script.py", "<module>"), ("/p/wanted.py", "<module>"), unit}
+    assert ("/p/quiet.py", "<module>") in analyse(sources, wanted={unit}).ran  # what is proved is proved for all
     assert ("/p/library.py", "f") in report.ran["/p/script.py", "<module>"]
 
 

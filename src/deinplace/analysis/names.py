@@ -135,13 +135,13 @@ def run_module(m: Machine, module: ModuleInfo) -> bool:
 def _top_level(m: Machine, module: ModuleInfo) -> None:
     """Run a module's statements, those of a mere package not too far; each module has steps of its own.
 
-    Of what others import in a large project, calls that make no tensor and no module are followed only a little way.
+    In a hurry, calls that make no tensor and no module are followed only a little way in what others import.
     """
     depth, left, building = len(m.frames), m.steps, m.building
     package = module.path.endswith("__init__.py") and b"torch" not in module.source.data
     if m.settling:
         m.steps = PACKAGE_STEPS if package else m.most
-        m.building = not m.traced and m.index.large and module.path in m.index.imported
+        m.building = m.hasty and module.path in m.index.imported
     try:
         m.execute(module.source.tree.body)
     except ExhaustedError:

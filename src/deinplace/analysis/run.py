@@ -101,7 +101,8 @@ def analyse(
         machine.most_built = CONSTRUCTOR_STEPS_OF_MANY if every else machine.most_built
     machine.traced, machine.settling = traced and not quiet, True
     report = Report()
-    programs = _programs(index, wanted) if files is None else [index.modules[path] for path in files]
+    machine.hasty = index.large and wanted is not None and not traced
+    programs = _programs(machine, wanted) if files is None else [index.modules[path] for path in files]
     for module in programs:
         unit = (module.path, "<module>")
         if module.path in machine.globals:
@@ -206,15 +207,15 @@ def make(index: Index, terms: Terms, lenient: bool) -> Machine:
     return machine
 
 
-def _programs(index: Index, wanted: Collection[Unit] | None) -> list[ModuleInfo]:
+def _programs(machine: Machine, wanted: Collection[Unit] | None) -> list[ModuleInfo]:
     """All modules, those first that no other module of the project imports.
 
-    In a large project those that hold units which are `wanted`, and those that nothing imports and that do something:
-    the others run when one of these imports them.
+    In a hurry those that hold units which are `wanted`, and those that nothing imports and that do something: the
+    others run when one of these imports them. That may miss what they leave in these, such as what they register there.
     """
-    imported = index.imported
-    modules = list(index.modules.values())
-    if index.large and wanted is not None:
+    imported = machine.index.imported
+    modules = list(machine.index.modules.values())
+    if machine.hasty and wanted is not None:
         held = {path for path, _ in wanted}
         modules = [m for m in modules if m.path in held or (m.path not in imported and m.acts)]
     return sorted(modules, key=lambda m: m.path in imported)

@@ -10,12 +10,14 @@ import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TypeVar, cast
 
 from deinplace.model import Span
 
 _BLOCKS = ("body", "handlers", "orelse", "finalbody", "cases")
 """Where nodes hold statements, in the order of the source."""
 _NEWLINE = re.compile(r"\r\n|\r|\n")
+N = TypeVar("N", bound=ast.AST)
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Scope = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef | ast.Module
 
@@ -132,6 +134,17 @@ class Source:
     def nodes(self) -> tuple[ast.AST, ...]:
         """All nodes of the tree, outermost first."""
         return (self.tree, *self.parents)
+
+    @cached_property
+    def _by_kind(self) -> dict[type[ast.AST], list[ast.AST]]:
+        found: dict[type[ast.AST], list[ast.AST]] = {}
+        for node in self.nodes:
+            found.setdefault(type(node), []).append(node)
+        return found
+
+    def of(self, kind: type[N]) -> list[N]:
+        """All nodes of a kind, outermost first."""
+        return cast(list[N], self._by_kind.get(kind, []))
 
     def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
         """The nodes around `node`, innermost first."""

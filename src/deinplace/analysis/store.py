@@ -69,6 +69,8 @@ class Store(Lineage):
         self.building = False
         """Whether the instance that a method runs on is being constructed, and only its modules and tensors matter."""
         self.passed: set[FunctionInfo] = set()
+        self.hasty = False
+        """Whether nothing is proved, in a large project: of its programs only what shows most is followed."""
         self.constructing = False
         """Whether an instance is being made for the methods of its class, in a large project."""
         self.endless: set[tuple[str, str]] = set()

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-
-import libcst as cst
+from typing import TYPE_CHECKING
 
 from deinplace.analysis.source import Source
 from deinplace.model import Edit
 from deinplace.rewrite.expression import fresh_name, pure
 from deinplace.rewrite.insert import insert_before
 from deinplace.rewrite.statement import Refused, small_statement, transform
+
+if TYPE_CHECKING:
+    import libcst as cst
 
 PAUSES = (ast.Await, ast.Yield, ast.YieldFrom)
 """Expressions during which other code may run between reading a target and writing it."""
@@ -35,6 +37,8 @@ def assignment(source: Source, node: ast.AugAssign, others: Sequence[str] = (), 
 
 
 def _assign(source: Source, node: ast.AugAssign, target: str, others: Sequence[str], read: str) -> Edit:
+    import libcst as cst
+
     operator = type(small_statement(source, node).operator)  # type: ignore[attr-defined]
     binary = getattr(cst, operator.__name__.removesuffix("Assign"))
     names = [ast.Name(other, ast.Store()) for other in others]

@@ -5,13 +5,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 from functools import cache
-
-import libcst as cst
+from typing import TYPE_CHECKING
 
 from deinplace.analysis.source import Source
 from deinplace.model import Edit
 
-Transform = Callable[[cst.BaseSmallStatement], cst.BaseSmallStatement]
+if TYPE_CHECKING:
+    import libcst as cst
+
+    Transform = Callable[[cst.BaseSmallStatement], cst.BaseSmallStatement]
 
 
 class Refused(Exception):  # noqa: N818 - it reads as a state: the edit is refused
@@ -29,6 +31,8 @@ def small_statement(source: Source, node: ast.stmt) -> cst.BaseSmallStatement:
 
 @cache
 def _parse(text: str) -> tuple[cst.Module, cst.BaseSmallStatement]:
+    import libcst as cst  # takes longer than a look at a small project
+
     try:
         module = cst.parse_module(text)
     except cst.ParserSyntaxError as error:

@@ -19,12 +19,13 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 def imports(source: Source) -> dict[str, str]:
     """Local name -> dotted name, of every import in the file."""
     found: dict[str, str] = {}
-    for node in source.nodes:
+    held: list[ast.Import | ast.ImportFrom] = [*source.of(ast.Import), *source.of(ast.ImportFrom)]
+    for node in sorted(held, key=lambda n: (n.lineno, n.col_offset)):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 root = alias.name.split(".")[0]
                 found[alias.asname or root] = alias.name if alias.asname else root
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+        elif node.module and not node.level:
             for alias in node.names:
                 found[alias.asname or alias.name] = f"{node.module}.{alias.name}"
     return found

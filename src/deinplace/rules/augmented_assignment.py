@@ -91,8 +91,8 @@ class AugmentedAssignment(Rule):
 
     def find(self, source: Source) -> Iterable[Site]:
         """Sites of this kind in a file."""
-        for node in source.nodes:
-            if isinstance(node, ast.AugAssign) and not _plainly_other(node, source):
+        for node in source.of(ast.AugAssign):
+            if not _plainly_other(node, source):
                 site = self._site(source, node)
                 entry = load().augmented.get(site.method)
                 # Tensor has no `__imatmul__`: `x @= y` binds a new tensor already.

@@ -91,11 +91,10 @@ class BufferLoop(Rule):
 
     def find(self, source: Source) -> Iterable[Site]:
         """Writes of rows in loops that read rows of the same buffer."""
-        for node in source.nodes:
-            if isinstance(node, ast.Assign | ast.AugAssign):
-                buffer = next(buffer_of(source, node), None)
-                if buffer is not None and reads_rows(buffer):
-                    yield self._site(source, node, buffer)
+        for node in (*source.of(ast.Assign), *source.of(ast.AugAssign)):
+            buffer = next(buffer_of(source, node), None)
+            if buffer is not None and reads_rows(buffer):
+                yield self._site(source, node, buffer)
 
     def claim(self, incident: Incident, project: Project) -> Site | None:
         """The loop around the write that a run's conflict points at."""

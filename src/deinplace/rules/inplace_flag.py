@@ -115,12 +115,11 @@ class InplaceFlag(Rule):
 
     def find(self, source: Source) -> Iterable[Site]:
         """Sites of this kind in a file."""
-        for node in source.nodes:
-            if isinstance(node, ast.Call) and _flags.position(source, node) is not None:
-                if any(_flags.is_true(flag.node) for flag in _flags.flags(source, node)):
-                    yield self._site(source, node)
-            elif isinstance(node, ast.Assign) and _sets_flag(node):
+        for node in source.of(ast.Call):
+            held = _flags.flags(source, node) if _flags.position(source, node) is not None else ()
+            if any(_flags.is_true(flag.node) for flag in held):
                 yield self._site(source, node)
+        yield from (self._site(source, node) for node in source.of(ast.Assign) if _sets_flag(node))
 
     def claim(self, incident: Incident, project: Project) -> Site | None:
         """The site that a run's write points at."""

@@ -75,8 +75,8 @@ class InplaceFunction(Rule):
     def find(self, source: Source) -> Iterable[Site]:
         """Sites of this kind in a file."""
         known = _names.imports(source)
-        for node in source.nodes:
-            if isinstance(node, ast.Call) and _written(node, known) is not None:
+        for node in source.of(ast.Call):
+            if _written(node, known) is not None:
                 yield self._site(source, node, known)
 
     def claim(self, incident: Incident, project: Project) -> Site | None:

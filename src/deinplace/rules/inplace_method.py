@@ -107,8 +107,8 @@ class InplaceMethod(Rule):
 
     def find(self, source: Source) -> Iterable[Site]:
         """Sites of this kind in a file."""
-        for node in source.nodes:
-            if isinstance(node, ast.Call) and is_write(source, node):
+        for node in source.of(ast.Call):
+            if is_write(source, node):
                 yield self._site(source, node)
 
     def claim(self, incident: Incident, project: Project) -> Site | None:

@@ -83,11 +83,11 @@ class LeafWrite(Rule):
 
     def find(self, source: Source) -> Iterable[Site]:
         """Updates of a tensor by its own `.grad` where autograd is on: wrong whatever the tensor's type."""
-        for node in source.nodes:
-            if not isinstance(node, ast.AugAssign | ast.Expr) or names.grad_off(source, node):
-                continue
+        for node in (*source.of(ast.AugAssign), *source.of(ast.Expr)):
             target = names.written(node)
-            if target is not None and _own_gradient(node, target) and not _runs.through_data(target):
+            if target is None or names.grad_off(source, node):
+                continue
+            if _own_gradient(node, target) and not _runs.through_data(target):
                 yield _site(source, node, "its own gradient is on the right")
 
     def claim(self, incident: Incident, project: Project) -> Site | None:

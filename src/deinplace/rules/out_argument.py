@@ -66,8 +66,8 @@ class OutArgument(Rule):
     def find(self, source: Source) -> Iterable[Site]:
         """Sites of this kind in a file."""
         known = _names.imports(source)
-        for node in source.nodes:
-            if not isinstance(node, ast.Call) or _out(node) is None:
+        for node in source.of(ast.Call):
+            if _out(node) is None:
                 continue
             if (_names.dotted(node.func, known) or "").startswith("torch."):
                 yield self._site(source, node)

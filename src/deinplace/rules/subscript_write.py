@@ -83,11 +83,10 @@ class SubscriptWrite(Rule):
 
     def find(self, source: Source) -> Iterable[Site]:
         """Sites of this kind in a file."""
-        for node in source.nodes:
-            if isinstance(node, ast.Assign):
-                target = _written(node)
-                if isinstance(target, ast.Attribute) or (target is not None and _names.indexes_tensor(target)):
-                    yield _locate.site(self.code, source, node, source.segment(target), "[]=")
+        for node in source.of(ast.Assign):
+            target = _written(node)
+            if isinstance(target, ast.Attribute) or (target is not None and _names.indexes_tensor(target)):
+                yield _locate.site(self.code, source, node, source.segment(target), "[]=")
 
     def claim(self, incident: Incident, project: Project) -> Site | None:
         """The site that a run's write points at."""
