@@ -112,7 +112,14 @@ HIDDEN = {
 }
 
 
-@pytest.mark.parametrize(("text", "expected", "ends"), HIDDEN.values(), ids=HIDDEN.keys())
+ALIKE = ("moving average", "buffer")
+"""Mended in the same way as others."""
+
+
+@pytest.mark.parametrize(
+    ("text", "expected", "ends"),
+    [pytest.param(*c, id=i, marks=[pytest.mark.slow] if i in ALIKE else []) for i, c in HIDDEN.items()],
+)
 def test_a_write_through_data(tmp_path: Path, text: str, expected: str, ends: tuple[int, int]) -> None:
     outcome = fix(tmp_path, text)
     assert expected in outcome.changes[0].after

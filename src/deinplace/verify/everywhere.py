@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from deinplace.analysis import safety
 from deinplace.analysis.index import Index
-from deinplace.analysis.prefilter import may_hold_site
+from deinplace.analysis.prefilter import may_hold_site, places
 from deinplace.analysis.records import Write
 from deinplace.analysis.run import Refine, Report, Unit, analyse
 from deinplace.analysis.safety import Safety
@@ -62,7 +62,7 @@ def surveyed(
     `only` names the files whose sites are looked at; None stands for all.
     """
     project = Project(sources)
-    looked = (s for path, s in sources.items() if (only is None or path in only) and may_hold_site(s.data))
+    looked = (s for path, s in sources.items() if (only is None or path in only) and _may_be_freed(s))
     found = [site for source in looked for site in sites(source)]
     wanted = {unit for site in found for unit in _units(site)}
     bench = _Bench(sources, wanted, list(taken), refine)
@@ -84,6 +84,11 @@ def surveyed(
     proved = [(site, rewrite, safety.PROVED) for site, rewrite, _ in bench.prove(todo)]
     reasons["not proved equal"] += len(todo) - len(proved)
     return proved, reasons
+
+
+def _may_be_freed(source: Source) -> bool:
+    """False for a file without anything that looks like a write to a tensor; a step of an optimizer is never freed."""
+    return may_hold_site(source.data) and next(places(source.text), None) is not None
 
 
 def _units(site: Site) -> list[Unit]:
