@@ -71,6 +71,8 @@ def get(m: Machine, base: Value, attr: str, node: ast.AST) -> Value:
 
 
 def _tensor_attribute(m: Machine, base: Ten, attr: str) -> Value:
+    if attr == "_version":
+        m.notes.add("reads a version counter")
     known = m.kind(base) == "tensor"
     if attr in ("shape",):
         m.refine(base, "has .shape", "likely")
@@ -126,11 +128,12 @@ def _object_attribute(m: Machine, base: Obj, attr: str, node: ast.AST) -> Value:
             return content.fields[int(attr)]
         return Bound(base, attr)
     method = m.method_of(base, attr)
+    owner = m.class_of(base)
     if method is not None:
         if isinstance(method, Fn) and context.special(method.info.node) == "property":
-            return m.call(method, [], {}, node)
-        return method
-    owner = m.class_of(base)
+            method = m.call(method, [], {}, node)
+        again = base == m.me and owner is not None and attr in m.index.overridden.get(owner.name, ())
+        return union((method, Other("unknown"))) if again else method
     if owner is not None:
         found = m.class_field(owner, attr)
         if found is not None:
@@ -140,6 +143,8 @@ def _object_attribute(m: Machine, base: Obj, attr: str, node: ast.AST) -> Value:
         return Other("unknown")
     if owner is not None and (m.is_module(owner) and hasattr_module(attr)):
         return Bound(base, attr)
+    if owner is not None and m.find_method(owner, "__getattr__") is not None:
+        m.escape(base, "is seen through __getattr__")
     value = m.outside(("attr", base.oid, attr), "attribute", f"attribute `{attr}`, set elsewhere")
     m.m.put(base.oid, attr, value)
     return value
@@ -196,7 +201,7 @@ def _list_item(m: Machine, base: Obj, content: Items, index: Value) -> Value:
     items = content.items
     if isinstance(index, Const) and isinstance(index.value, int) and items:
         position = index.value
-        if -len(items) <= position < len(items):
+        if -len(items) <= position < len(items) and (position >= 0 or not content.open):
             return items[position]
         if content.open:
             return union(items)
@@ -263,6 +268,8 @@ def store(m: Machine, base: Value, target: ast.Attribute, value: Value, quiet: b
         elif not quiet:
             m.observe("set", attr, m.read(base), m.term_of(value), m.graphs_of(value))
             m.escape(value, "was stored elsewhere")
+            if attr != "requires_grad" and value != NONE:
+                m.escape(base, f"holds an attribute `{attr}`")  # a new tensor would not
             if attr == "requires_grad" and isinstance(value, Const):
                 m.call(Bound(base, "requires_grad_"), [value], {}, target)
             elif attr == "requires_grad":
@@ -274,6 +281,10 @@ def store(m: Machine, base: Value, target: ast.Attribute, value: Value, quiet: b
         special_store = owner is not None and (m.find_method(owner, "__setattr__") or m.find_method(owner, attr))
         if special_store:
             m.notes.add("custom attributes")
+        field = m.class_field(owner, attr) if owner is not None else None
+        kept_by = m.class_of(field) if field is not None else None
+        if kept_by is not None and m.find_method(kept_by, "__set__") is not None:
+            m.escape(value, "is stored by a descriptor")
         if attr == "inplace" and base.what == "module" and not quiet:
             m.flag_places[base.oid] = m.place(m.frame.node)
         m.m.put(base.oid, attr, value)
@@ -374,6 +385,8 @@ def extend(m: Machine, value: Obj, more: list[Value], opened: bool) -> None:
     """`list += more`."""
     content = m.items_of(value)
     items = content.items + tuple(more)
+    for item in items[40:]:
+        m.escape(item, "lies deep in a list")
     m.m.cells[value.oid] = Items(items[:40], content.open or opened or len(items) > 40)
 
 

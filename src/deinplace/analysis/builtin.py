@@ -131,9 +131,27 @@ def _list(m: Machine, args: list[Value], keywords: dict[str, Value], node: ast.A
     return m.sequence(values, "list", opened)
 
 
+def _unordered(m: Machine, args: list[Value], what: str) -> Value:
+    for value in args:
+        m.escape(value, "is an element of a set")
+    return Other(what)
+
+
+def _sorted(m: Machine, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+    """Nobody knows in which order: each item may be any of them."""
+    made = _list(m, args, keywords, node)
+    content = m.items_of(made) if isinstance(made, Obj) else None
+    if content is None or len(content.items) < 2 or not any(isinstance(v, (Ten, Obj)) for v in content.items):
+        return made
+    return m.sequence([union(content.items)] * len(content.items), "list", content.open)
+
+
 def _reversed(m: Machine, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
-    values, opened = iterate(m, args[0], node) if args else ([], True)
-    return m.sequence(values[::-1], "list", opened)
+    made = _list(m, args, keywords, node)
+    content = m.items_of(made) if isinstance(made, Obj) else None
+    if content is None or (content.open and content.items):
+        return _sorted(m, args, keywords, node)
+    return m.sequence(content.items[::-1], "list", content.open)
 
 
 def _dict(m: Machine, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
@@ -159,6 +177,10 @@ def _sum(m: Machine, args: list[Value], keywords: dict[str, Value], node: ast.AS
     from deinplace.analysis import ops
 
     values, _ = iterate(m, args[0], node) if args else ([], True)
+    if any(isinstance(v, Obj) for v in (*values, *args[1:])):
+        for value in args:
+            m.escape(value, "is joined by sum()")
+        return Other("unknown")
     tensors = [v for v in values if isinstance(v, Ten)]
     if not tensors:
         return Other("number", m.terms.make("sum", *(m.term_of(a) for a in args)))
@@ -288,6 +310,8 @@ def container(m: Machine, base: Obj, attr: str, args: list[Value], keywords: dic
     return Other("unknown")
 
 
+_ASKS = frozenset({"index", "count", "__len__", "__contains__"})
+"""Methods of lists that change nothing."""
 _METHODS = {"list": frozenset(dir(list)), "tuple": frozenset(dir(tuple))}
 
 
@@ -311,6 +335,10 @@ def _list_method(m: Machine, base: Obj, content: Items, attr: str, args: list[Va
     if attr == "pop":
         if not content.items:
             return Other("unknown")
+        if content.open or (args and not isinstance(args[0], Const)):
+            every = union(content.items)
+            m.m.cells[base.oid] = Items((every,) * len(content.items), True)
+            return every
         at = args[0].value if args and isinstance(args[0], Const) and isinstance(args[0].value, int) else -1
         at = at if -len(content.items) <= at < len(content.items) else -1
         items = list(content.items)
@@ -322,8 +350,15 @@ def _list_method(m: Machine, base: Obj, content: Items, attr: str, args: list[Va
     if attr == "clear":
         m.m.cells[base.oid] = Items(())
         return NONE
-    if attr == "reverse":
+    if attr == "reverse" and not content.open:
         m.m.cells[base.oid] = Items(content.items[::-1], content.open)
+    elif attr not in _ASKS:  # `sort`, `remove`, `rotate`, `appendleft`: what lies where is not known any more
+        for value in args:
+            m.escape(value, "was put into a list")
+        every = union(content.items) if content.items else Other("unknown")
+        m.m.cells[base.oid] = Items((every,) * len(content.items), True)
+        if attr.startswith("pop"):
+            return every
     if base.what in ("list", "tuple") and attr not in _METHODS[base.what]:
         m.observe("raises", m.terms.make("no attribute", attr))
     return NUMBER
@@ -411,7 +446,7 @@ _FUNCTIONS: dict[str, Callable[[Machine, list[Value], dict[str, Value], ast.AST]
     "zip": _zip,
     "list": _list,
     "tuple": lambda m, a, k, n: Obj(_list(m, a, k, n).oid, "tuple"),  # type: ignore[union-attr]
-    "sorted": _list,
+    "sorted": _sorted,
     "reversed": _reversed,
     "iter": _list,
     "next": lambda m, a, k, n: (iterate(m, a[0], n)[0] or [Other("unknown")])[0] if a else Other("unknown"),
@@ -423,9 +458,9 @@ _FUNCTIONS: dict[str, Callable[[Machine, list[Value], dict[str, Value], ast.AST]
     "print": _print,
     "getattr": _getattr,
     "setattr": _setattr,
-    "set": lambda m, a, k, n: Other("set"),
-    "frozenset": lambda m, a, k, n: Other("set"),
-    "collections.Counter": lambda m, a, k, n: Other("counter"),
+    "set": lambda m, a, k, n: _unordered(m, a, "set"),
+    "frozenset": lambda m, a, k, n: _unordered(m, a, "set"),
+    "collections.Counter": lambda m, a, k, n: _unordered(m, a, "counter"),
     "collections.deque": _list,
     "globals": _globals,
     "locals": _locals,

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from deinplace.analysis import attributes, builtin, context, declared, facts, modules, ops, tensors, writes
 from deinplace.analysis.arguments import arguments
-from deinplace.analysis.index import FunctionInfo
+from deinplace.analysis.index import ClassInfo, FunctionInfo
 from deinplace.analysis.iteration import iterate
 from deinplace.analysis.machine import Machine
 from deinplace.analysis.memory import Memory
@@ -56,6 +56,8 @@ def call_node(m: Machine, node: ast.Call) -> Value:
             keywords.update({str(k): v for k, v in m.fields_of(value).fields.items() if not isinstance(k, tuple)})
     if m.mem is None:
         return Other("unknown")
+    if not isinstance(func, (Fn, Lam, Cls, Part)) and any(context.mode_of(m, v) for v in args if type(v) is Other):
+        m.notes.add(context.DOUBTFUL)  # an ExitStack may enter it
     return m.call(func, args, keywords, node)
 
 
@@ -88,7 +90,11 @@ def call(m: Machine, func: Value, args: list[Value], keywords: Keywords, node: a
     if isinstance(func, Bound):
         return _method(m, func, args, keywords, node)
     if isinstance(func, Obj):
-        return _object(m, func, args, keywords, node)
+        out = _object(m, func, args, keywords, node)
+        if m.index.hooks and not m.lenient and m.mem is not None:
+            for value in (*args, out):
+                m.escape(value, "may be seen by a hook")
+        return out
     if isinstance(func, Ref):
         return _reference(m, func.name, args, keywords, node)
     if isinstance(func, Union):
@@ -134,12 +140,7 @@ def unknown(m: Machine, func: Value, args: list[Value], keywords: Keywords, node
 
 
 def _label(m: Machine, node: ast.AST) -> str:
-    if not isinstance(node, ast.Call):
-        return "a call"
-    found = m.labels.get(node.func)
-    if found is None:
-        found = m.labels[node.func] = ast.unparse(node.func)
-    return found
+    return m.text(node.func) if isinstance(node, ast.Call) else "a call"
 
 
 def _unfollowed(m: Machine, func: Fn, args: list[Value], keywords: Keywords, node: ast.AST) -> Value:
@@ -297,6 +298,9 @@ def _lambda(m: Machine, func: Lam, args: list[Value], keywords: Keywords, node: 
 def instantiate(m: Machine, cls: Cls, args: list[Value], keywords: Keywords, node: ast.AST) -> Value:
     """Construct one of the project's classes."""
     outside = [b for b in m.bases(cls.info) if isinstance(b, str)]
+    if m.find_method(cls.info, "__new__") is not None or _special_class(m, cls.info):
+        for given in (*args, *keywords.values()):
+            m.escape(given, f"was given to {cls.info.name}")
     tag: object = cls.info
     value = m.record({}, "instance", tag=tag)
     if m.is_module(cls.info):
@@ -317,6 +321,16 @@ def instantiate(m: Machine, cls: Cls, args: list[Value], keywords: Keywords, nod
     elif args and any(b not in ("object", "Exception") for b in outside) and m.mem is not None:
         return unknown(m, cls, args, keywords, node, cls.info.name)
     return value
+
+
+def _special_class(m: Machine, info: ClassInfo) -> bool:
+    """True where a metaclass of the project's own makes the instances."""
+    return any(
+        keyword.arg == "metaclass" and not m.text(keyword.value).endswith("ABCMeta")
+        for base in m.bases(info)
+        if isinstance(base, ClassInfo)
+        for keyword in base.node.keywords
+    )
 
 
 def _object(m: Machine, func: Obj, args: list[Value], keywords: Keywords, node: ast.AST) -> Value:
@@ -348,6 +362,8 @@ def _method(m: Machine, func: Bound, args: list[Value], keywords: Keywords, node
     if isinstance(base, Other) and base.what.startswith("optimizer"):
         return modules.optimizer(m, base, func.attr, node)
     if isinstance(base, (Other, Const)):
+        if context.mode_of(m, base):
+            m.notes.add(context.DOUBTFUL)  # `__enter__` by hand
         for value in args:
             m.escape(value, f"was given to .{func.attr}()")
         what = "string" if isinstance(base, Const) and isinstance(base.value, str) else getattr(base, "what", "number")
@@ -395,6 +411,8 @@ def super_method(m: Machine, base: Super, attr: str) -> Value:
 def _reference(m: Machine, name: str, args: list[Value], keywords: Keywords, node: ast.AST) -> Value:
     if name == "super_init":
         return NONE
+    if name.startswith("torch._C.") and "grad" in name:
+        m.notes.add(context.DOUBTFUL)
     manager = context.manager(name, args)
     if manager is not None:
         return _set_mode(m, manager, name, args, node)
@@ -413,6 +431,8 @@ def _set_mode(m: Machine, manager: Value, name: str, args: list[Value], node: as
     parents = m.frame.module.source.parents
     if name in context.SET and isinstance(parents.get(node), ast.Expr):
         m.grad = context.mode_of(m, manager)
+    elif name in context.SET and not isinstance(parents.get(node), (ast.withitem, ast.FunctionDef)):
+        m.notes.add(context.DOUBTFUL)
     if args and isinstance(args[0], Fn):
         return args[0]
     return manager

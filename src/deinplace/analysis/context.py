@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import ast
+import re
 
 from deinplace.analysis.machine import Machine
-from deinplace.analysis.values import Const, Other, Ref, Value
+from deinplace.analysis.values import Const, Other, Ref, Ten, Union, Value
 
 INFERENCE = ("torch.inference_mode", "torch.autograd.inference_mode", "torch.autograd.grad_mode.inference_mode")
 OFF = ("torch.no_grad", "torch.autograd.no_grad", *INFERENCE)
 ON = ("torch.enable_grad", "torch.autograd.enable_grad")
+_SWITCHES = re.compile(r"grad|infer", re.IGNORECASE)
 _HARMLESS = ("property", "setter", "getter", "deleter", "staticmethod", "classmethod", "abstractmethod",
              "contextmanager", "asynccontextmanager", "overload", "override", "final", "wraps")  # fmt: skip
+DOUBTFUL = "switches gradients in a way that is not followed"
 SET = ("torch.set_grad_enabled", "torch.autograd.set_grad_enabled", "torch.autograd.grad_mode.set_grad_enabled")
 
 
@@ -22,6 +25,13 @@ def mode_of(m: Machine, value: Value) -> str:
     if isinstance(value, Ref):
         return "off" if value.name in OFF else "on" if value.name in ON else ""
     return ""
+
+
+def doubtful(m: Machine, value: Value, text: str) -> bool:
+    """True for what may or may not be a context manager that switches gradients: one of two, or one that is unknown."""
+    if isinstance(value, Union):
+        return any(mode_of(m, option) for option in value.options)
+    return isinstance(value, (Ten, Other)) and not mode_of(m, value) and _SWITCHES.search(text) is not None
 
 
 def infers(value: Value) -> bool:

@@ -132,6 +132,7 @@ def binary(
 ) -> Value:
     """`left op right`."""
     name, compute = OPERATORS[type(op)]
+    _kept_by_operand(m, left, right)
     if isinstance(left, Ten) or isinstance(right, Ten):
         if isinstance(left, Const) and isinstance(left.value, str):
             return STRING
@@ -142,6 +143,9 @@ def binary(
         return _sequence(m, name, left, right)
     if isinstance(left, Const) and isinstance(left.value, str):
         return STRING
+    if isinstance(left, Obj) and isinstance(right, Obj) and left.what == right.what == "dict":
+        one, two = m.fields_of(left), m.fields_of(right)
+        return m.record({**one.fields, **two.fields}, "dict", one.open or two.open)
     if isinstance(left, Union) or isinstance(right, Union):
         options = [o for side in (left, right) if isinstance(side, Union) for o in side.options]
         if any(isinstance(o, Ten) for o in options):
@@ -149,6 +153,13 @@ def binary(
             return ops.operate(m, name, {"self": tensor, "other": right}, node, {})
     what = left.what if isinstance(left, Other) else right.what if isinstance(right, Other) else "number"
     return Other(what, m.terms.make(name, m.term_of(left), m.term_of(right)))
+
+
+def _kept_by_operand(m: Machine, left: Value, right: Value) -> None:
+    """An operator of one of the project's classes may keep the other operand."""
+    for one, other in ((left, right), (right, left)):
+        if any(m.class_of(o) is not None for o in (one.options if isinstance(one, Union) else (one,))):
+            m.escape(other, "is an operand of an object's own operator")
 
 
 def _fold(m: Machine, name: str, compute: Callable[[object, object], object], a: object, b: object) -> Value:
@@ -230,6 +241,7 @@ def _compare_one(
         if known is None:
             return Other("number", m.terms.make("is", m.term_of(left), m.term_of(right)))
         return Const(known if isinstance(op, ast.Is) else not known)
+    _kept_by_operand(m, left, right)
     if isinstance(op, (ast.In, ast.NotIn)):
         known = _contains(m, right, left)
         return NUMBER if known is None else Const(known if isinstance(op, ast.In) else not known)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -12,6 +13,11 @@ from pathlib import PurePath
 from deinplace.analysis.imports import bindings, module_name
 from deinplace.analysis.source import Function, Source
 
+_HOOKS = re.compile(rb"register_\w*hook")
+_FILLS = re.compile(
+    r"(\w+)(?:\[[^\]\n]*\])?(?:\.(?:append|appendleft|extend|insert|update|add|setdefault|__setitem__)\(|\[[^\]\n]*\]\s*=(?!=)"
+    r"|\s*\+=|\s*\|=)"
+)
 MANY = 40
 """A project of so many files is large: what few of its runs would show costs too much there."""
 
@@ -107,6 +113,8 @@ class Index:
         folders = frozenset(str(PurePath(p).parent) for p in sources if PurePath(p).name == "__init__.py")
         self.modules: dict[str, ModuleInfo] = {p: read_module(s, folders) for p, s in sources.items()}
         self.sets_default_dtype = any(b"set_default_" in source.data for source in sources.values())
+        self.autocasts = any(b"autocast" in source.data for source in sources.values())
+        self.hooks = any(_HOOKS.search(source.data) is not None for source in sources.values())
         self._by_name: dict[str, list[ModuleInfo]] = {}
         for module in self.modules.values():
             for name in self._names(module):
@@ -128,6 +136,30 @@ class Index:
     def large(self) -> bool:
         """Whether it is so large that only what shows most is looked at."""
         return len(self.modules) >= MANY
+
+    @cached_property
+    def filled(self) -> frozenset[str]:
+        """The last names of all containers that some code of the project puts something into."""
+        return frozenset(name for m in self.modules.values() for name in _FILLS.findall(m.source.text))
+
+    @cached_property
+    def overridden(self) -> dict[str, frozenset[str]]:
+        """By the name of a class, the methods that classes derived from it define anew, here or in other files."""
+        below: dict[str, set[ClassInfo]] = {}
+        for module in self.modules.values():
+            for info in module.classes.values():
+                for base in info.node.bases:
+                    name = getattr(base, "attr", getattr(base, "id", ""))
+                    below.setdefault(name, set()).add(info)
+        found: dict[str, frozenset[str]] = {}
+        for name in below:
+            todo, seen = [*below[name]], set(below[name])
+            for info in todo:
+                more = below.get(info.name, set()) - seen
+                seen |= more
+                todo += more
+            found[name] = frozenset(method for info in seen for method in info.methods)
+        return found
 
     @cached_property
     def imported(self) -> frozenset[str]:

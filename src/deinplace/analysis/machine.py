@@ -207,6 +207,13 @@ class Machine(Store):
                 if to not in known.flags and len(known.flags) < 4:
                     self.update(sid, flags=known.flags | {to})
 
+    def text(self, node: ast.expr) -> str:
+        """What an expression says."""
+        found = self.labels.get(node)
+        if found is None:
+            found = self.labels[node] = ast.unparse(node)
+        return found
+
     @property
     def frame(self) -> Frame:
         """The innermost frame."""

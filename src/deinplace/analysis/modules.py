@@ -12,6 +12,7 @@ from deinplace.analysis.memory import tensors_in
 from deinplace.analysis.source import span_of
 from deinplace.analysis.values import NONE, Const, Fields, Obj, Other, Ref, Ten, Torch, Union, Value
 from deinplace.catalog import FunctionInfo
+from deinplace.catalog.records import Returns
 from deinplace.model import Place
 
 CONTAINERS = (
@@ -45,6 +46,8 @@ def construct(m: Machine, name: str, args: list[Value], keywords: dict[str, Valu
         fields["inplace"] = given if given is not None else Const(where.default)
         if given == Const(True):
             _flagged(m, name, node)
+    if "Dropout" in name and args:
+        keywords = {"p": args[0], **keywords}
     known = tuple(sorted((k, v) for k, v in keywords.items() if k != "inplace"))
     return m.record(fields, "module", opened, Torch(name, m.frame.module.path, node, known))
 
@@ -166,7 +169,16 @@ def _as_function(m: Machine, tag: Torch, saves: frozenset[str]) -> FunctionInfo:
     random = (functional is not None and functional.random) or "Dropout" in tag.name
     kept = frozenset("result" if s == "output" else s for s in saves)
     outputs = functional.outputs if functional is not None else None
-    return FunctionInfo(tag.name, saves=kept, saves_alone=kept, random=random, returns="fresh", outputs=outputs)
+    returns = entry.returns if entry is not None and entry.ran else "maybe_alias"
+    return FunctionInfo(tag.name, saves=kept, saves_alone=kept, random=random, returns=returns, outputs=outputs)
+
+
+def _of_dropout(m: Machine, options: dict[str, Value]) -> Returns:
+    """Its input where it drops nothing: in evaluation, and with a probability of 0."""
+    drops = [v for k, v in options.items() if k in ("p", "training")]
+    if any(isinstance(v, Const) and not v.value for v in drops):
+        return "self"
+    return "fresh" if m.lenient or all(isinstance(v, Const) for v in drops) else "maybe_alias"
 
 
 def _forward(
@@ -182,6 +194,8 @@ def _forward(
     parts = _parts(node)
     options = {**_options(m, module, tag), **keywords}
     info = _as_function(m, tag, saves)
+    if "Dropout" in tag.name:
+        info = replace(info, returns=_of_dropout(m, options))
     if "Embedding" in tag.name and "max_norm" in dict(tag.kwargs) and isinstance(named.get("weight"), Ten):
         weight = named["weight"]
         assert isinstance(weight, Ten)

@@ -107,6 +107,8 @@ def operate(
         dtype = "bool" if facts.gives_bool(op) else dtypes.promoted(m, list(named.values()))
         if entry is not None and entry.factory and not inputs:
             dtype = dtypes.factory(m, op, list(named.values()))
+    if m.autocast and inputs and dtypes.is_float(dtype):
+        dtype = ""
     grad: Grad = (
         "no"
         if facts.constant(op) or (dtype and not dtypes.is_float(dtype) and "complex" not in dtype)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from deinplace.analysis import calls, expressions, prefilter, statements
 from deinplace.analysis.arguments import arguments
+from deinplace.analysis.context import DOUBTFUL
 from deinplace.analysis.index import FunctionInfo, Index, ModuleInfo
 from deinplace.analysis.machine import Machine
 from deinplace.analysis.memory import Memory
@@ -16,7 +17,20 @@ from deinplace.analysis.receiver import receiver
 from deinplace.analysis.records import ExhaustedError, Frame, Save, UnreachedError, Write
 from deinplace.analysis.source import Source, span_of
 from deinplace.analysis.terms import Terms
-from deinplace.analysis.values import NONE, Const, Content, Fields, Fn, Items, Obj, Other, Storage, Ten, Value
+from deinplace.analysis.values import (
+    NONE,
+    Const,
+    Content,
+    Fields,
+    Fn,
+    Items,
+    Obj,
+    Other,
+    Storage,
+    Ten,
+    Value,
+    union,
+)
 from deinplace.analysis.writes import UNFOLLOWED
 from deinplace.model import Span
 
@@ -113,6 +127,8 @@ def analyse(
         if quiet:
             del report.traces[unit]
     machine.traced, machine.settling = traced, False
+    if not lenient:
+        _reopen(machine)
     alone = _to_run(machine, programs, units, wanted, every)
     if spread is None:
         for module, infos in alone:
@@ -221,11 +237,32 @@ def _programs(machine: Machine, wanted: Collection[Unit] | None) -> list[ModuleI
     return sorted(modules, key=lambda m: m.path in imported)
 
 
+def _reopen(machine: Machine) -> None:
+    """What code of the project puts into containers that last may be there when a function is called."""
+    names = machine.index.filled
+    held: list[Value] = []
+    for fid in machine.globals.values():
+        fields = machine.m.peek(fid)
+        if isinstance(fields, Fields):
+            held += [value for name, value in fields.fields.items() if name in names]
+    for attributes in machine.class_fields.values():
+        held += [value for name, value in attributes.items() if name in names]
+    for value in held:
+        content = machine.m.peek(value.oid) if isinstance(value, Obj) else None
+        if isinstance(content, Items) and isinstance(value, Obj):
+            items = tuple(union((item, Other("unknown"))) for item in content.items)
+            machine.m.cells[value.oid] = Items(items, True)
+        elif isinstance(content, Fields) and isinstance(value, Obj) and value.what == "dict":
+            fields_now = {key: union((item, Other("unknown"))) for key, item in content.fields.items()}
+            machine.m.cells[value.oid] = Fields(fields_now, True, content.tag)
+
+
 def _guarded(machine: Machine, report: Report, unit: Unit, run: object, steps: int) -> None:
     """Run one unit and collect what it did; what goes wrong makes it incomplete."""
     machine.trace, machine.writes, machine.sinks = [], [], []
     machine.notes, machine.clock = set(), 0
     machine.steps, machine.grad, machine.inference = steps, "on", False
+    machine.autocast = machine.index.autocasts and not machine.lenient
     depth = len(machine.frames)
     before = machine.mem
     machine.begin(unit)
@@ -242,8 +279,9 @@ def _guarded(machine: Machine, report: Report, unit: Unit, run: object, steps: i
         machine.mem = before
     if "ends early" in machine.notes:
         report.incomplete.setdefault(unit, "does not run to its end")
-    if UNFOLLOWED in machine.notes:
-        report.incomplete.setdefault(unit, UNFOLLOWED)
+    for why in (UNFOLLOWED, DOUBTFUL):
+        if why in machine.notes:
+            report.incomplete.setdefault(unit, why)
     _settle(machine)
     report.traces[unit] = machine.trace
     report.writes[unit] = machine.writes
@@ -353,6 +391,7 @@ def _alone(machine: Machine, report: Report, module: ModuleInfo, info: FunctionI
         machine.clock = 0
         machine.writes.clear()
         machine.trace.clear()
+        machine.me = None if machine.lenient else bound
         names = [*info.node.args.posonlyargs, *info.node.args.args, *info.node.args.kwonlyargs]
         values = dict(arguments(machine, info, bound, names))
         fn = Fn(info, (), None, machine.defaults_of(info))
@@ -375,7 +414,7 @@ def _alone(machine: Machine, report: Report, module: ModuleInfo, info: FunctionI
         observe_kept(machine, changes, first, bound)
 
     _guarded(machine, report, unit, run, machine.limits.get(unit, FUNCTION_STEPS))
-    machine.mem = start
+    machine.mem, machine.me = start, None
     machine.restore(kept)
 
 

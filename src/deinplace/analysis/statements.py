@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from deinplace.analysis import attributes, context, declared, facts, writes
 from deinplace.analysis.expressions import OPERATORS, binary, evaluate, truth
@@ -17,7 +18,9 @@ from deinplace.analysis.values import (
     NONE,
     Cls,
     Const,
+    Fields,
     Fn,
+    Items,
     Obj,
     Other,
     Ten,
@@ -168,6 +171,8 @@ def _plain(m: Machine, node: ast.AugAssign, old: Value, right: Value, target: as
     writes.other(m, node, old)
     if isinstance(old, Obj) and old.what == "list" and isinstance(node.op, ast.Add):
         more, opened = iterate(m, right, node)
+        full = m.m.peek(right.oid) if isinstance(right, Obj) else None
+        more, opened = (list(full.items), full.open) if isinstance(full, Items) else (more, opened)
         attributes.extend(m, old, more, opened)
         return old
     owner = m.class_of(old)
@@ -297,8 +302,20 @@ def _for(m: Machine, node: ast.For | ast.AsyncFor) -> None:
         loop.continues.clear()
     m.frame.loops.pop()
     if m.mem is not None:
+        if opened:
+            _handed_on(m, node.body)
         execute(m, node.orelse)
     m.mem = m.merge_all([m.mem, *loop.breaks])
+
+
+def _handed_on(m: Machine, body: list[ast.stmt]) -> None:
+    """More rounds than are followed may hand a tensor on from name to name: `c = b; b = a`."""
+    if m.lenient:
+        return
+    binds = [n for s in body for n in ast.walk(s) if isinstance(n, ast.Assign)]
+    names = {p.id for n in binds for p in ast.walk(n.value) if isinstance(n.value, (ast.Name, ast.Tuple, ast.IfExp))
+             if isinstance(p, ast.Name)}  # fmt: skip
+    _taken_along(m, names, "goes from name to name in a loop")
 
 
 def _outdated(m: Machine, value: Ten, made: int) -> bool:
@@ -333,6 +350,8 @@ def _while(m: Machine, node: ast.While) -> None:
         m.mem = m.merge_all([m.mem, *loop.continues])
         loop.continues.clear()
     m.frame.loops.pop()
+    if m.mem is not None:
+        _handed_on(m, node.body)
     forever = isinstance(node.test, ast.Constant) and bool(node.test.value)
     if not forever or (not loop.breaks and m.frame.scope is m.frame.module.source.tree):
         exits.append(m.mem)
@@ -354,10 +373,14 @@ def _continue(m: Machine, node: ast.Continue) -> None:
 
 
 def _with(m: Machine, node: ast.With | ast.AsyncWith) -> None:
-    before, inferring = m.grad, m.inference
+    before, inferring, casting = m.grad, m.inference, m.autocast
     exits: list[Value] = []
     for item in node.items:
         value = evaluate(m, item.context_expr)
+        text = m.text(item.context_expr)
+        if context.doubtful(m, value, text):
+            m.notes.add(context.DOUBTFUL)
+        m.autocast = m.autocast or "autocast" in text
         mode = context.mode_of(m, value)
         entered: Value = value
         if mode:
@@ -373,27 +396,71 @@ def _with(m: Machine, node: ast.With | ast.AsyncWith) -> None:
             assign(m, item.optional_vars, entered)
     if m.mem is not None:
         execute(m, node.body)
-    m.grad, m.inference = before, inferring
+    m.grad, m.inference, m.autocast = before, inferring, casting
     for leave in reversed(exits):
         if m.mem is not None:
             m.call(leave, [NONE, NONE, NONE], {}, node)
 
 
 def _try(m: Machine, node: ast.Try | ast.TryStar) -> None:
-    start = m.m.fork()
+    start, made = m.m.fork(), len(m.writes)
     execute(m, node.body)
     if m.mem is not None:
         execute(m, node.orelse)
+    if any(not _reraises(handler) for handler in node.handlers):
+        _may_be_cut(m, made)
+    raised = list(_raised(node))
+    seen: set[str] = (
+        set() if m.lenient else {part.id for s in node.body for part in ast.walk(s) if isinstance(part, ast.Name)}
+    )
     ends: list[Memory | None] = [m.mem]
     for handler in node.handlers:
         m.mem = start.fork()
         if handler.name:
             m.m.put(m.frame.fid, handler.name, Other("exception"))
+        for part in raised:
+            m.escape(evaluate(m, part), "is raised")
+        _taken_along(m, seen, "is named where an exception may be caught")
         execute(m, handler.body)
         ends.append(m.mem)
     m.mem = m.merge_all(ends)
+    made = len(m.writes)
     if m.mem is not None:
         execute(m, node.finalbody)
+    _may_be_cut(m, made)
+
+
+def _reraises(handler: ast.ExceptHandler) -> bool:
+    return isinstance(handler.body[-1], ast.Raise)
+
+
+def _taken_along(m: Machine, seen: set[str], why: str) -> None:
+    """Code that is not followed in all of its orders may have given these names' tensors other names, too."""
+    content = m.m.peek(m.frame.fid)
+    if not isinstance(content, Fields):
+        return
+    for name in sorted(seen & {str(key) for key in content.fields}):
+        m.escape(content.fields[name], why)
+
+
+def _may_be_cut(m: Machine, made: int) -> None:
+    """Writes of this function since the write number `made`: an exception that is caught may come right after each.
+
+    Where nothing is proved for all who call, that matters for those that torch refuses: what is caught is that.
+    """
+    for n, write in enumerate(m.writes[made:], made):
+        if m.lenient and not (write.misfit or write.leaf or write.view == "multi"):
+            continue
+        if write.place.function == m.frame.function and write.place.path == m.frame.module.path:
+            m.writes[n] = replace(write, flags=write.flags | {"is written where an exception may be caught"})
+
+
+def _raised(node: ast.Try | ast.TryStar) -> Iterator[ast.expr]:
+    """The arguments of exceptions that a block raises by itself."""
+    for stmt in node.body:
+        for part in ast.walk(stmt):
+            if isinstance(part, ast.Raise) and isinstance(part.exc, ast.Call):
+                yield from (a for a in part.exc.args if isinstance(a, (ast.Name, ast.Attribute)))
 
 
 def _function(m: Machine, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
@@ -447,7 +514,7 @@ def _assert(m: Machine, node: ast.Assert) -> None:
 
 
 def _match(m: Machine, node: ast.Match) -> None:
-    evaluate(m, node.subject)
+    m.escape(evaluate(m, node.subject), "is taken apart by match")
     start = m.m.fork()
     ends: list[Memory | None] = [start]
     for case in node.cases:

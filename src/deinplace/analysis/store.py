@@ -69,6 +69,10 @@ class Store(Lineage):
         self.building = False
         """Whether the instance that a method runs on is being constructed, and only its modules and tensors matter."""
         self.passed: set[FunctionInfo] = set()
+        self.me: Value | None = None
+        """The instance on which a method runs on its own, where that is proved: one of a derived class may come."""
+        self.autocast = False
+        """Whether operations may give a lower precision than their inputs have."""
         self.hasty = False
         """Whether nothing is proved, in a large project: of its programs only what shows most is followed."""
         self.constructing = False

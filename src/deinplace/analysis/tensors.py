@@ -40,6 +40,8 @@ def method(m: Machine, base: Ten, name: str, args: list[Value], keywords: dict[s
         return _backward(m, base)
     if entry.in_place:
         return _in_place(m, base, entry, name, args, keywords, node)
+    if name == "type" and args and (casts := facts.method("to")) is not None:
+        name, entry = "to", casts  # with a dtype it casts; without one it says a name
     if entry.returns not in ("self", "view", "views", "maybe_alias") and entry.aliases:
         m.escape(base, f"may share memory with the result of .{name}()")
     if name in ("register_hook", "retain_grad"):
@@ -201,13 +203,19 @@ def _function(
         inplace = replace(entry, saves=entry.saves_inplace, saves_alone=entry.saves_inplace)
         return writes.apply(m, first, last, rest, node, "flag", parts, keywords=keywords, entry=inplace)
     named.pop("inplace", None)
+    if last == "einsum" and sum(isinstance(v, Ten) for v in args) < 2:
+        entry = replace(entry, returns="maybe_alias")  # of one operand it may only turn the dimensions
     value = ops.operate(m, last, named, node, parts, keywords, entry)
     if isinstance(value, Ten) and foreign:
         m.escape(value, "may share memory with an array")
     if isinstance(out, Ten) and isinstance(value, Ten):
         target = out
         term = m.read(value)
-        writes.record(m, target, last, node, "out")
+        given, had = m.dtype_of(value), m.dtype_of(target)
+        cast = given != had if given and had else not m.lenient
+        if cast:
+            term = m.terms.make("cast", term, had)
+        writes.record(m, target, last, node, "out", cast=cast)
         writes.store(m, target, term, None if m.grad == "off" else m.graph_of(value), None, [value])
         return target
     if isinstance(value, Ten) and keywords.get("requires_grad") == Const(True) and value.exact:
