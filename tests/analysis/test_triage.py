@@ -31,6 +31,7 @@ def worth(text: str) -> set[str]:
             "b = torch.zeros(3)\n    b[0] = x\n    return torch.exp(b)", id="a new buffer, read when it is full"
         ),
         pytest.param("s = ''\n    s += str(torch.relu(x))\n    return s", id="text"),
+        pytest.param("d = {}\n    d['n'] += 1\n    return torch.relu(x)", id="a counter in a dictionary"),
     ],
 )
 def test_not_worth_it(body: str) -> None:
@@ -51,6 +52,8 @@ def test_not_worth_it(body: str) -> None:
         ),
         pytest.param("b = torch.ones(3)\n    b *= x\n    b *= x\n    return b", id="a product that is kept"),
         pytest.param("return F.relu(torch.exp(x), inplace=True)", id="a flag"),
+        pytest.param("return nn.ReLU(inplace=True)(torch.exp(x))", id="a flag of what is called at once"),
+        pytest.param("d = {'a': torch.exp(x)}\n    d['a'] += x\n    return d", id="an element of a dictionary"),
         pytest.param("y = torch.exp(x)\n    torch.add(y, 1, out=y)\n    return y", id="an output argument"),
     ],
 )  # fmt: skip

@@ -74,8 +74,11 @@ class Triage:
         target = site.target
         if isinstance(site.op, (ast.Add, ast.Sub)) and self._unread(target, found):
             return False
+        if isinstance(target, ast.Subscript) and self._plain_element(target, found, attributes):
+            # an element may be a tensor, whatever holds it: `losses["all"] += loss`
+            return not self._plain(site.value, found, attributes, set())
         if isinstance(target, ast.Subscript):
-            return not self._plain_element(target, found, attributes)
+            return True
         return not self._plain(target, found, attributes, set())
 
     def _stored(

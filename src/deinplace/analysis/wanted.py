@@ -67,6 +67,8 @@ def worth_running(index: Index) -> set[Unit]:
             if info.name == "__init__" and info.owner is not None and triage.flags(found):
                 wanted.add((path, f"{info.owner.qualname}.forward"))
                 writers.add(info.owner.name)
+            elif triage.flags(found):
+                wanted.add((path, info.qualname))  # it may call at once what it builds
     writers -= _COMMON
     wanted.update((c.module.path, c.info.qualname) for c in others if _hands_over(c, writers))
     return wanted
