@@ -107,6 +107,14 @@ KEPT = {
             "cat([torch.ones(1, 3), torch.ones(1, 3)]": "float16",
         }.items()
     },
+    **{
+        f"memory in another order: {write}": f"def f(x):\n    y = torch.ones(3, 2).t().exp()\n    {write}\n"
+        "    return [y.stride(), y.t().view(-1)]\n"
+        for write in ("y.cumsum_(0)", "y.triu_(1)", "y.masked_fill_(y > 0, 2.5)", "y[y > 0] = 0", "torch.exp(y, out=y)")
+    },
+    "deep in objects": "class B:\n    pass\n\n\nclass A:\n    def __init__(self):\n        self.b = B()\n        self.b.b = B()\n"
+    "        self.b.b.b = B()\n        self.b.b.b.b = B()\n        self.b.b.b.b.b = B()\n\n    def f(self, x):\n"
+    "        y = torch.add(x, 3)\n        self.b.b.b.b.b.v = y\n        y += 1\n        return x\n",
     "a write that is refused, and caught": "def f(x):\n    with torch.inference_mode():\n        y = torch.ones(3)\n"
     "    try:\n        y += 1\n    except RuntimeError:\n        return ['refused', y]\n    return [y]\n",
 }

@@ -44,6 +44,10 @@ _PLAIN = (
 )
 
 
+DEEP = 4
+"""As many attributes of attributes are looked through where what an object holds is compared."""
+
+
 def get(m: Machine, base: Value, attr: str, node: ast.AST) -> Value:
     """`base.attr`."""
     if isinstance(base, Ten):
@@ -288,6 +292,8 @@ def store(m: Machine, base: Value, target: ast.Attribute, value: Value, quiet: b
         if attr == "inplace" and base.what == "module" and not quiet:
             m.flag_places[base.oid] = m.place(m.frame.node)
         m.m.put(base.oid, attr, value)
+        if _nested(target) > DEEP:
+            m.escape(value, "lies deep in objects")
         return
     if isinstance(base, Mod):
         fid = m.globals.get(base.path)
@@ -363,6 +369,7 @@ def _tensor_item(
         steps, gathers, _ = ops.index_steps(m, index)
         whole = gathers
     tensors = ops.tensors(m, value)
+    cast = not m.lenient and ops.turned(m, base)
     if whole and isinstance(value, (Const, Other)) and isinstance(index, Ten):
         term = m.terms.make("masked_fill", m.read(base), m.term_of(index), m.term_of(value))
     elif whole:
@@ -375,7 +382,9 @@ def _tensor_item(
         graph = ops.graph(m, casted, tensors) if m.grad != "off" else None
         writes.store(m, written, casted, graph, made, tensors)
         return
-    writes.record(m, base, "index_put", node, form, None, tensors)
+    if cast:
+        term = m.terms.make("cast", term)
+    writes.record(m, base, "index_put", node, form, None, tensors, cast=cast)
     made = m.node([base, *tensors]) if m.grad != "off" else None
     graph = ops.graph(m, term, [base, *tensors]) if m.grad != "off" else None
     writes.store(m, base, term, graph, made, tensors)
@@ -388,6 +397,13 @@ def extend(m: Machine, value: Obj, more: list[Value], opened: bool) -> None:
     for item in items[40:]:
         m.escape(item, "lies deep in a list")
     m.m.cells[value.oid] = Items(items[:40], content.open or opened or len(items) > 40)
+
+
+def _nested(target: ast.expr) -> int:
+    depth = 0
+    while isinstance(target, (ast.Attribute, ast.Subscript)):
+        target, depth = target.value, depth + 1
+    return depth
 
 
 def is_tensor_annotation(m: Machine, node: ast.expr | None) -> bool:

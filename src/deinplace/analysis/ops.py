@@ -131,12 +131,20 @@ def operate(
         graph=graph(m, value, inputs, op, along[0] if along is not None else None) if grad != "no" else 0,
         nodes=frozenset({made}) if made is not None else NO_IDS,
     )
+    if "memory_format" in keywords or any(turned(m, t) for t in inputs):
+        m.update(out.sids[0], flags=m.storage(out.sids[0]).flags | {"turned"})
     if made is not None:
         keep(m, op, made, {**named, **keywords}, inputs, node, parts, entry)
         keep_result(m, op, made, out, inputs, node, entry)
     if outputs is not None:
         m.tuples.add(out.sids[0])
     return out
+
+
+def turned(m: Machine, value: Ten) -> bool:
+    """True for what may lie in memory in another order than that of its dimensions: a new tensor may lie otherwise."""
+    steps = any(isinstance(s, tuple) and s[0] == "op" and s[1] in shapes.TURNS for s in value.path)
+    return steps or any("turned" in m.storage(sid).flags for sid in value.sids)
 
 
 def _gives_tuple(outputs: Outputs, named: dict[str, Value], keywords: dict[str, Value]) -> bool:

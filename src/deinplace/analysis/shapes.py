@@ -6,6 +6,10 @@ from deinplace.analysis import facts
 from deinplace.analysis.terms import Terms
 
 Shape = tuple[int, ...]
+TURNS = frozenset(
+    {"t", "transpose", "permute", "movedim", "moveaxis", "swapaxes", "swapdims", "mT", "T", "H", "mH", "adjoint"}
+)
+"""Views whose dimensions lie in another order."""
 EXPANDS = ("expand", "expand_as", "broadcast_to")
 _SIZED = ("zeros", "ones", "empty", "rand", "randn")
 _GROUPS = ("list", "tuple")

@@ -212,7 +212,7 @@ def _function(
         target = out
         term = m.read(value)
         given, had = m.dtype_of(value), m.dtype_of(target)
-        cast = given != had if given and had else not m.lenient
+        cast = (given != had if given and had else not m.lenient) or (not m.lenient and ops.turned(m, target))
         if cast:
             term = m.terms.make("cast", term, had)
         writes.record(m, target, last, node, "out", cast=cast)

@@ -38,6 +38,7 @@ def apply(
     if entry is not None and entry.random:
         term = m.terms.make("made", term, m.serial())
     cast = not dtypes.kept(m, op, target, list(named.values()))
+    cast = cast or (op not in facts.operators() and not m.lenient and ops.turned(m, target))
     cast = cast or (m.autocast and any(isinstance(v, Ten) for v in named.values()))
     if cast:
         term = m.terms.make("cast", term, dtypes.name(m, target))
