@@ -115,6 +115,62 @@ KEPT = {
     "deep in objects": "class B:\n    pass\n\n\nclass A:\n    def __init__(self):\n        self.b = B()\n        self.b.b = B()\n"
     "        self.b.b.b = B()\n        self.b.b.b.b = B()\n        self.b.b.b.b.b = B()\n\n    def f(self, x):\n"
     "        y = torch.add(x, 3)\n        self.b.b.b.b.b.v = y\n        y += 1\n        return x\n",
+    **{
+        f"what {call} gives": START + f"    z = {call}\n" + END
+        for call in (
+            "next(iter([]), y)",
+            "getattr(x, 'nope', y)",
+            "{'a': y}.popitem()[1]",
+            "sum([], y)",
+            "type('T', (), {'v': y}).v",
+            "torch.atleast_3d([y])[0]",
+            "nn.Buffer(y)",
+            "nn.ParameterList([y])",
+            "torch.sparse_coo_tensor(torch.tensor([[0, 1, 2]]), y)",
+            "torch.empty(3).set_(y.detach())",
+            "map(torch.neg, [y])",
+            "(t * 2 for t in [y])",
+            "sorted([1], key=lambda v: y)",
+            "collections.defaultdict(lambda: y)",
+            "{y: 1}",
+        )
+    },
+    **{
+        f"a special method: {name}": f"K = []\n\n\nclass A:\n    def __init__(self, t):\n        self.t = t\n\n"
+        f"    def {name}(self):\n        K.append(self.t)\n        return {value}\n\n\n"
+        + START
+        + f"    z = A(y)\n    {use}\n"
+        + END
+        for name, value, use in (
+            ("__bool__", "True", "assert z"),
+            ("__len__", "1", "len(z)"),
+            ("__hash__", "1", "{z: 1}"),
+            ("__str__", "''", "str(z)"),
+            ("__neg__", "1", "-z"),
+            ("__del__", "None", "del z; z = 1"),
+        )
+    },
+    "after its construction": "import dataclasses\n\n\n@dataclasses.dataclass\nclass D:\n    a: object\n\n    def __post_init__(self):\n"
+    "        self.b = self.a\n\n\n" + START + "    z = D(y).b\n" + END,
+    "in a generator": "def g(y):\n    yield y * 2\n\n\n" + START + "    z = g(y)\n" + END,
+    "in a coroutine": "async def g(y):\n    return y * 2\n\n\n" + START + "    z = g(y)\n" + END,
+    "in a thread": "import threading\n\n\n"
+    + START
+    + "    z = []\n    threading.Thread(target=lambda: z.append(y)).start()\n"
+    + END,
+    "a flag that others give": "def f(y, inplace=False):\n    if not inplace:\n        y = y.clone()\n    y += 1\n    return y\n",
+    "a flag of a module": "class M(nn.Module):\n    def __init__(self, inplace=False):\n        super().__init__()\n"
+    "        self.inplace = inplace\n\n    def forward(self, x):\n        if not self.inplace:\n            x = x.clone()\n"
+    "        x += 1\n        return x\n",
+    "a flag of a class that is set elsewhere": "class M(nn.Module):\n    copy = True\n\n    def forward(self, x):\n        if self.copy:\n"
+    "            x = x.clone()\n        x += 1\n        return x\n\n\ndef g(m):\n    m.copy = False\n",
+    "an attribute that others hold": "class A:\n    def __init__(self):\n        self.w = torch.ones(3)\n\n    def go(self):\n"
+    "        self.w += 1\n        return self.w\n",
+    "a buffer that others hold": "class M(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+    "        self.register_buffer('b', torch.zeros(3))\n\n    def forward(self, x):\n        self.b += 1\n        return x * self.b\n",
+    "whole numbers that grow wider": "def f(x):\n    y = torch.ones(3, dtype=torch.int32)\n    y.cumsum_(0)\n    return [y]\n",
+    "a part of itself": "def f(x):\n    y = torch.arange(3.0)\n    y -= y[0]\n    return [y]\n",
+    "data of another": "def f(x):\n    b = torch.zeros(3)\n    w = torch.empty(3)\n    w.data = b\n    b += 1\n    return [b, w]\n",
     "a write that is refused, and caught": "def f(x):\n    with torch.inference_mode():\n        y = torch.ones(3)\n"
     "    try:\n        y += 1\n    except RuntimeError:\n        return ['refused', y]\n    return [y]\n",
 }

@@ -7,7 +7,7 @@ import ast
 from deinplace.analysis import declared
 from deinplace.analysis.index import FunctionInfo
 from deinplace.analysis.machine import Machine
-from deinplace.analysis.values import NONE, Const, Other, Value
+from deinplace.analysis.values import NONE, Const, Other, Value, union
 
 
 def arguments(
@@ -24,7 +24,19 @@ def arguments(
     return out
 
 
+def _not_taken_for_granted(machine: Machine, default: Value) -> Value:
+    """A default where something is proved for all callers: another argument may be given."""
+    if default == NONE:
+        return default
+    if isinstance(default, Const) and isinstance(default.value, (str, bool, int, float)):
+        what = "string" if isinstance(default.value, str) else "number"
+        return Other(what, machine.terms.make("argument", machine.serial()))
+    return union((default, Other("unknown")))
+
+
 def _argument(machine: Machine, info: FunctionInfo, arg: ast.arg, default: Value | None) -> Value:
+    if default is not None and not machine.lenient:
+        default = _not_taken_for_granted(machine, default)
     key = ("argument", info.node, arg.arg, machine.serial())
     spec = declared.read(machine, arg.annotation)
     what = spec.what if spec is not None else ""

@@ -124,7 +124,9 @@ def _object_attribute(m: Machine, base: Obj, attr: str, node: ast.AST) -> Value:
     if not isinstance(content, Fields) or base.what == "dict":
         return Bound(base, attr)
     if attr in content.fields:
-        return content.fields[attr]
+        held = content.fields[attr]
+        changes = base == m.me and isinstance(held, Const) and attr in m.index.assigned
+        return union((held, Other("unknown"))) if changes else held
     if isinstance(content.tag, Torch):
         if attr in ("weight", "bias") and facts.has_parameters(content.tag.name):
             return calls.parameter_of(m, base, attr)
@@ -141,7 +143,8 @@ def _object_attribute(m: Machine, base: Obj, attr: str, node: ast.AST) -> Value:
     if owner is not None:
         found = m.class_field(owner, attr)
         if found is not None:
-            return found
+            again = attr in m.index.assigned or attr in m.index.overridden.get(owner.name, ())
+            return union((found, Other("unknown"))) if base == m.me and again else found
     if attr in ("__class__", "__dict__", "__name__"):
         m.escape(base, f"is seen through {attr}")
         return Other("unknown")
@@ -197,6 +200,7 @@ def item(m: Machine, base: Value, index: Value, node: ast.Subscript) -> Value:
     if isinstance(base, Const) and isinstance(base.value, str):
         return Other("string")
     if isinstance(base, (Ref, Cls)):
+        m.escape(index, "is given to a class in brackets")
         return base
     return Other("unknown")
 
@@ -268,6 +272,7 @@ def store(m: Machine, base: Value, target: ast.Attribute, value: Value, quiet: b
                 writes.apply(m, view, "copy", {"src": value}, m.frame.node or target, "setattr", {})
         elif attr == "data" and not quiet:
             m.observe("set data", m.read(base), m.term_of(value))
+            m.escape(value, "became the data of another tensor")
             writes.record(m, replace(base, cut=True), "set_data", m.frame.node or target, "setattr")
         elif not quiet:
             m.observe("set", attr, m.read(base), m.term_of(value), m.graphs_of(value))
@@ -285,6 +290,7 @@ def store(m: Machine, base: Value, target: ast.Attribute, value: Value, quiet: b
         special_store = owner is not None and (m.find_method(owner, "__setattr__") or m.find_method(owner, attr))
         if special_store:
             m.notes.add("custom attributes")
+            m.escape(value, "is stored by a method")
         field = m.class_field(owner, attr) if owner is not None else None
         kept_by = m.class_of(field) if field is not None else None
         if kept_by is not None and m.find_method(kept_by, "__set__") is not None:
@@ -294,6 +300,8 @@ def store(m: Machine, base: Value, target: ast.Attribute, value: Value, quiet: b
         m.m.put(base.oid, attr, value)
         if _nested(target) > DEEP:
             m.escape(value, "lies deep in objects")
+        if owner is not None and calls.looked_at(m, owner):
+            m.escape(value, "lies in an object that is asked without a call")
         return
     if isinstance(base, Mod):
         fid = m.globals.get(base.path)
@@ -328,6 +336,7 @@ def store_item(
         if declared.of(m, base) is not None:
             writes.other(m, node, base)
         if m.kind(base) == "unknown":
+            m.escape(index, "is a key")
             m.escape(value, "was stored in something unknown")
         _tensor_item(m, base, index, value, form, node, target)
         return
@@ -344,6 +353,7 @@ def store_item(
                 m.m.cells[base.oid] = Items(tuple(union((i, value)) for i in items), content.open)
         elif isinstance(content, Fields) and base.what == "dict":
             key: object = index.value if isinstance(index, Const) else ("key", m.term_of(index))
+            m.escape(index, "is a key")
             m.m.put(base.oid, key, value)
         else:
             method = m.method_of(base, "__setitem__")
@@ -354,6 +364,7 @@ def store_item(
         return
     if not quiet:
         writes.other(m, node, base)
+        m.escape(index, "is a key")
         m.escape(value, "was stored elsewhere")
         m.observe("set item", m.term_of(base), m.term_of(index), m.term_of(value), m.graphs_of(value))
 

@@ -15,7 +15,9 @@ from deinplace.analysis.values import (
     Cls,
     Const,
     Fields,
+    Fn,
     Items,
+    Lam,
     Mod,
     Obj,
     Other,
@@ -32,6 +34,12 @@ _NUMBERS = ("len", "abs", "round", "min", "max", "hash", "id", "ord", "divmod", 
 
 def function(m: Machine, name: str, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value | None:
     """A builtin function; None where `name` is none that is understood."""
+    if name in ("map", "filter") and kept_for_later(m, node):
+        for value in args:
+            m.escape(value, f"is read by {name}() later")
+    for value in keywords.values():
+        if isinstance(value, (Fn, Lam)):
+            m.escape(value, f"is called by {name}()")
     handler = _FUNCTIONS.get(name)
     if handler is not None:
         return handler(m, args, keywords, node)
@@ -41,6 +49,10 @@ def function(m: Machine, name: str, args: list[Value], keywords: dict[str, Value
         return _number(m, name, args)
     if name in _NUMBERS:
         return Other("number", m.terms.make(name, *(m.term_of(a) for a in args)))
+    if name == "type" and len(args) > 1:
+        for value in args:
+            m.escape(value, "is held by a class")
+        return Other("unknown")
     if name in ("str", "repr", "format", "chr", "type"):
         for value in args:
             m.observe(name, m.term_of(value))
@@ -62,6 +74,14 @@ def function(m: Machine, name: str, args: list[Value], keywords: dict[str, Value
             m.observe("call", name, m.term_of(value))
         return Other("ndarray" if name.startswith(("numpy", "np")) else "frame")
     return None
+
+
+def kept_for_later(m: Machine, node: ast.AST) -> bool:
+    """True for what yields its items when asked for them, where nobody asks at once."""
+    if m.hasty:
+        return False
+    parent = m.frame.module.source.parents.get(node)
+    return not isinstance(parent, (ast.Call, ast.Starred, ast.For, ast.comprehension, ast.keyword))
 
 
 def _number(m: Machine, name: str, args: list[Value]) -> Value:
@@ -131,6 +151,11 @@ def _list(m: Machine, args: list[Value], keywords: dict[str, Value], node: ast.A
     return m.sequence(values, "list", opened)
 
 
+def _next(m: Machine, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+    values = iterate(m, args[0], node)[0] if args else []
+    return union((*values[:1], *args[1:])) if values or args[1:] else Other("unknown")
+
+
 def _unordered(m: Machine, args: list[Value], what: str) -> Value:
     for value in args:
         m.escape(value, "is an element of a set")
@@ -177,8 +202,8 @@ def _sum(m: Machine, args: list[Value], keywords: dict[str, Value], node: ast.AS
     from deinplace.analysis import ops
 
     values, _ = iterate(m, args[0], node) if args else ([], True)
-    if any(isinstance(v, Obj) for v in (*values, *args[1:])):
-        for value in args:
+    if any(isinstance(v, (Obj, Ten)) for v in args[1:]) or any(isinstance(v, Obj) for v in values) or keywords:
+        for value in (*args, *keywords.values()):
             m.escape(value, "is joined by sum()")
         return Other("unknown")
     tensors = [v for v in values if isinstance(v, Ten)]
@@ -203,6 +228,8 @@ def _print(m: Machine, args: list[Value], keywords: dict[str, Value], node: ast.
 
 
 def _getattr(m: Machine, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+    for default in args[2:]:
+        m.escape(default, "is a default of getattr()")
     if len(args) > 1 and isinstance(args[1], Const) and isinstance(args[1].value, str):
         return attributes.get(m, args[0], args[1].value, node)
     for value in args[:1]:
@@ -307,6 +334,9 @@ def container(m: Machine, base: Obj, attr: str, args: list[Value], keywords: dic
     if attr == "clear":
         m.m.cells[base.oid] = Fields({})
         return NONE
+    if attr not in _ASKS:
+        for value in (base, *args):
+            m.escape(value, f"has .{attr}() called")
     return Other("unknown")
 
 
@@ -449,7 +479,7 @@ _FUNCTIONS: dict[str, Callable[[Machine, list[Value], dict[str, Value], ast.AST]
     "sorted": _sorted,
     "reversed": _reversed,
     "iter": _list,
-    "next": lambda m, a, k, n: (iterate(m, a[0], n)[0] or [Other("unknown")])[0] if a else Other("unknown"),
+    "next": _next,
     "dict": _dict,
     "collections.OrderedDict": _dict,
     "sum": _sum,

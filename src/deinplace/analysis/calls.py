@@ -250,6 +250,12 @@ def _returned(m: Machine, frame: Frame, info: FunctionInfo) -> Value:
         condition = m.terms.make("condition", m.serial())
         m.mem = m.merge_at(m.mem, memory, condition)
         value = union((value, other), condition)
+    if isinstance(info.node, ast.AsyncFunctionDef) and not m.hasty:
+        for given in m.m.fields(frame.fid).fields.values() if m.mem is not None else ():
+            m.escape(given, "goes into a coroutine")
+    if frame.yields and not m.hasty and context.special(info.node) != "contextmanager":
+        for given in m.m.fields(frame.fid).fields.values() if m.mem is not None else ():
+            m.escape(given, "goes into a generator")
     if frame.yields and not any(v != NONE for v, _ in frame.returns):
         if context.special(info.node) == "contextmanager":
             m.notes.add("context manager")
@@ -298,7 +304,7 @@ def _lambda(m: Machine, func: Lam, args: list[Value], keywords: Keywords, node: 
 def instantiate(m: Machine, cls: Cls, args: list[Value], keywords: Keywords, node: ast.AST) -> Value:
     """Construct one of the project's classes."""
     outside = [b for b in m.bases(cls.info) if isinstance(b, str)]
-    if m.find_method(cls.info, "__new__") is not None or _special_class(m, cls.info):
+    if m.find_method(cls.info, "__new__") is not None or _special_class(m, cls.info) or looked_at(m, cls.info):
         for given in (*args, *keywords.values()):
             m.escape(given, f"was given to {cls.info.name}")
     tag: object = cls.info
@@ -321,6 +327,36 @@ def instantiate(m: Machine, cls: Cls, args: list[Value], keywords: Keywords, nod
     elif args and any(b not in ("object", "Exception") for b in outside) and m.mem is not None:
         return unknown(m, cls, args, keywords, node, cls.info.name)
     return value
+
+
+_CALLED = frozenset(
+    {
+        "__init__",
+        "__call__",
+        "__enter__",
+        "__exit__",
+        "__iter__",
+        "__getitem__",
+        "__setitem__",
+        "__setattr__",
+        "__getattr__",
+    }
+)
+"""Special methods that are followed where they run."""
+
+
+def looked_at(m: Machine, info: ClassInfo) -> bool:
+    """True for a class with special methods that run where no call stands, or with attributes that have such."""
+    known = m.looked_at.get(info)
+    if known is None:
+        m.looked_at[info] = False
+        bases = [b for b in m.bases(info) if isinstance(b, ClassInfo)]
+        names = {name for base in bases for name in base.methods}
+        fields = [v for base in bases for v in m.class_fields.get(base, {}).values()]
+        owners = [owner for v in fields if (owner := m.class_of(v)) is not None]
+        special = any(name.startswith("__") and name.endswith("__") for name in names - _CALLED)
+        known = m.looked_at[info] = special or any(looked_at(m, owner) for owner in owners)
+    return known
 
 
 def _special_class(m: Machine, info: ClassInfo) -> bool:

@@ -99,6 +99,14 @@ def promoted(m: Machine, values: list[Value]) -> str:
     return out
 
 
+_WHOLE = frozenset(
+    {"add", "sub", "mul", "neg", "abs", "bitwise_and", "bitwise_or", "bitwise_xor", "masked_fill", "masked_scatter",
+     "scatter", "scatter_add", "index_copy", "index_add", "index_fill", "index_put", "clamp", "clamp_min", "clamp_max",
+     "relu", "triu", "tril", "squeeze", "unsqueeze", "remainder"}
+)  # fmt: skip
+"""Operations that leave whole numbers as wide as they are."""
+
+
 def kept(m: Machine, op: str, target: Ten, others: list[Value]) -> bool:
     """True where an operation out of place gives the dtype that its target has."""
     dtype = m.dtype_of(target)
@@ -106,6 +114,10 @@ def kept(m: Machine, op: str, target: Ten, others: list[Value]) -> bool:
         return dtype == "bool"
     if op in ("copy", "put", "fill", "zero"):
         return True
+    if op == "float_power":
+        return False
+    if not m.lenient and not is_float(dtype) and (op not in _WHOLE or dtype == "bool"):
+        return False  # whole numbers may become fractions, or wider
     for value in _options(others):
         if isinstance(value, Const) and isinstance(value.value, complex):
             return False

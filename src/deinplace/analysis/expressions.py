@@ -117,6 +117,7 @@ def _dict(m: Machine, node: ast.Dict) -> Value:
         if isinstance(name, Const):
             fields[name.value] = value
         else:
+            m.escape(name, "is a key")
             fields[("key", m.term_of(name))] = value
     return m.record(fields, "dict", opened)
 
@@ -375,8 +376,11 @@ def _yield_from(m: Machine, node: ast.YieldFrom) -> Value:
 
 
 def _comprehension(m: Machine, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> Value:
-    from deinplace.analysis.statements import assign
+    from deinplace.analysis.builtin import kept_for_later
+    from deinplace.analysis.statements import assign, taken_along
 
+    if isinstance(node, ast.GeneratorExp) and kept_for_later(m, node):
+        taken_along(m, {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}, "is read by a generator later")
     out: list[tuple[Value, Value]] = []
     opened = False
     saved = dict(m.m.fields(m.frame.fid).fields)

@@ -18,6 +18,7 @@ _FILLS = re.compile(
     r"(\w+)(?:\[[^\]\n]*\])?(?:\.(?:append|appendleft|extend|insert|update|add|setdefault|__setitem__)\(|\[[^\]\n]*\]\s*=(?!=)"
     r"|\s*\+=|\s*\|=)"
 )
+_SETS = re.compile(r"(?<!\bself)\.(\w+)\s*=(?!=)")
 MANY = 40
 """A project of so many files is large: what few of its runs would show costs too much there."""
 
@@ -143,8 +144,13 @@ class Index:
         return frozenset(name for m in self.modules.values() for name in _FILLS.findall(m.source.text))
 
     @cached_property
+    def assigned(self) -> frozenset[str]:
+        """The names of all attributes that code sets on something else than `self`."""
+        return frozenset(name for m in self.modules.values() for name in _SETS.findall(m.source.text))
+
+    @cached_property
     def overridden(self) -> dict[str, frozenset[str]]:
-        """By the name of a class, the methods that classes derived from it define anew, here or in other files."""
+        """By the name of a class, what classes derived from it define anew, here or in other files."""
         below: dict[str, set[ClassInfo]] = {}
         for module in self.modules.values():
             for info in module.classes.values():
@@ -158,7 +164,7 @@ class Index:
                 more = below.get(info.name, set()) - seen
                 seen |= more
                 todo += more
-            found[name] = frozenset(method for info in seen for method in info.methods)
+            found[name] = frozenset(own for info in seen for own in (*info.methods, *info.bound))
         return found
 
     @cached_property

@@ -20,6 +20,7 @@ from deinplace.analysis.values import (
     Grad,
     Items,
     Kind,
+    Lam,
     Obj,
     Other,
     Ref,
@@ -201,7 +202,15 @@ class Machine(Store):
 
     def escape(self, value: Value, to: str, depth: int = 4) -> None:
         """Somebody unknown may keep `value`."""
-        for tensor in tensors_in(value, self.m, depth):
+        held = list(tensors_in(value, self.m, depth))
+        if isinstance(value, (Lam, Fn)) and value.closure:  # whoever calls it sees what it closes over
+            node = value.node if isinstance(value, Lam) else value.info.node
+            names = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+            for fid in value.closure:
+                content = self.m.peek(fid)
+                if isinstance(content, Fields):
+                    held += [t for n in names & content.fields.keys() for t in tensors_in(content.fields[n], self.m, 2)]
+        for tensor in held:
             for sid in tensor.sids:
                 known = self.m.storage(sid)
                 if to not in known.flags and len(known.flags) < 4:

@@ -35,6 +35,8 @@ MODULE_METHODS = (
 def construct(m: Machine, name: str, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
     """`nn.X(...)`."""
     entry = facts.module(name)
+    for value in (*args, *keywords.values()):
+        m.escape(value, f"was given to {name}")
     fields: dict[object, Value] = {"training": Const(True)}
     opened = False
     if name in CONTAINERS:

@@ -95,6 +95,9 @@ def operate(
         return shared(m, op, first, named, keywords, returns)
     if returns == "other":
         return Other("number", term(m, op, named, keywords))
+    if returns in ("view", "views", "self", "maybe_alias"):
+        for part in inputs:
+            m.escape(part, f"may share memory with the result of {op}()")  # given in a list
     value = term(m, op, named, keywords)
     if not inputs or (entry is not None and entry.random):
         value = m.terms.make("made", value, m.serial())

@@ -10,6 +10,7 @@ from deinplace.analysis.context import special
 from deinplace.analysis.index import ClassInfo, FunctionInfo
 from deinplace.analysis.machine import Machine
 from deinplace.analysis.memory import Memory
+from deinplace.analysis.modules import walk
 from deinplace.analysis.records import Added, ExhaustedError, Settled
 from deinplace.analysis.values import Cls, Fn, Obj, Other, Value
 
@@ -105,5 +106,8 @@ def _construct(machine: Machine, owner: ClassInfo, init: FunctionInfo, me: Obj) 
     calls.inline(machine, fn, plain, {str(k): v for k, v in values.items()}, init.node.body[0], opened=True)
     if machine.mem is None:
         machine.mem = keep
+    if not machine.lenient:
+        for module in walk(machine, me, set()):  # it may be in evaluation
+            machine.m.put(module.oid, "training", Other("number", machine.terms.make("training")))
     if machine.is_module(owner):
         machine.m.put(me.oid, "training", Other("number", machine.terms.make("training")))

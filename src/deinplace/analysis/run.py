@@ -242,6 +242,13 @@ def _reopen(machine: Machine) -> None:
     names = machine.index.filled
     held: list[Value] = []
     for fid in machine.globals.values():
+        content = machine.m.peek(fid)
+        for value in content.fields.values() if isinstance(content, Fields) else ():
+            machine.escape(value, "is held by a module")
+    for attributes in machine.class_fields.values():
+        for value in attributes.values():
+            machine.escape(value, "is held by a class")
+    for fid in machine.globals.values():
         fields = machine.m.peek(fid)
         if isinstance(fields, Fields):
             held += [value for name, value in fields.fields.items() if name in names]
@@ -392,6 +399,8 @@ def _alone(machine: Machine, report: Report, module: ModuleInfo, info: FunctionI
         machine.writes.clear()
         machine.trace.clear()
         machine.me = None if machine.lenient else bound
+        if bound is not None and not machine.lenient:
+            machine.escape(bound, "lies in an object that lasts")
         names = [*info.node.args.posonlyargs, *info.node.args.args, *info.node.args.kwonlyargs]
         values = dict(arguments(machine, info, bound, names))
         fn = Fn(info, (), None, machine.defaults_of(info))

@@ -315,7 +315,7 @@ def _handed_on(m: Machine, body: list[ast.stmt]) -> None:
     binds = [n for s in body for n in ast.walk(s) if isinstance(n, ast.Assign)]
     names = {p.id for n in binds for p in ast.walk(n.value) if isinstance(n.value, (ast.Name, ast.Tuple, ast.IfExp))
              if isinstance(p, ast.Name)}  # fmt: skip
-    _taken_along(m, names, "goes from name to name in a loop")
+    taken_along(m, names, "goes from name to name in a loop")
 
 
 def _outdated(m: Machine, value: Ten, made: int) -> bool:
@@ -378,7 +378,10 @@ def _with(m: Machine, node: ast.With | ast.AsyncWith) -> None:
     for item in node.items:
         value = evaluate(m, item.context_expr)
         text = m.text(item.context_expr)
-        if context.doubtful(m, value, text):
+        made_here = m.class_of(value)
+        if context.doubtful(m, value, text) or (
+            made_here is not None and any(isinstance(b, str) and b.endswith("Mode") for b in m.bases(made_here))
+        ):
             m.notes.add(context.DOUBTFUL)
         m.autocast = m.autocast or "autocast" in text
         mode = context.mode_of(m, value)
@@ -420,7 +423,7 @@ def _try(m: Machine, node: ast.Try | ast.TryStar) -> None:
             m.m.put(m.frame.fid, handler.name, Other("exception"))
         for part in raised:
             m.escape(evaluate(m, part), "is raised")
-        _taken_along(m, seen, "is named where an exception may be caught")
+        taken_along(m, seen, "is named where an exception may be caught")
         execute(m, handler.body)
         ends.append(m.mem)
     m.mem = m.merge_all(ends)
@@ -434,7 +437,7 @@ def _reraises(handler: ast.ExceptHandler) -> bool:
     return isinstance(handler.body[-1], ast.Raise)
 
 
-def _taken_along(m: Machine, seen: set[str], why: str) -> None:
+def taken_along(m: Machine, seen: set[str], why: str) -> None:
     """Code that is not followed in all of its orders may have given these names' tensors other names, too."""
     content = m.m.peek(m.frame.fid)
     if not isinstance(content, Fields):
@@ -490,7 +493,11 @@ def _class(m: Machine, node: ast.ClassDef) -> None:
     for method in info.methods.values():
         args = method.node.args
         if not all(d is None or isinstance(d, ast.Constant) for d in (*args.defaults, *args.kw_defaults)):
-            m.defaults_of(method)
+            for _, default in m.defaults_of(method):
+                m.escape(default, "is a default of a method")
+    if m.frame.function != "<module>":
+        read = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+        taken_along(m, read, "is read by a local class")
 
 
 def _import(m: Machine, node: ast.Import | ast.ImportFrom) -> None:
@@ -505,6 +512,8 @@ def _delete(m: Machine, node: ast.Delete) -> None:
     for target in node.targets:
         if isinstance(target, ast.Name):
             m.m.drop(m.frame.fid, target.id)
+        elif isinstance(target, ast.Subscript):
+            m.escape(evaluate(m, target.slice), "is a key")
 
 
 def _assert(m: Machine, node: ast.Assert) -> None:
@@ -556,4 +565,4 @@ _HANDLERS: dict[type[ast.stmt], Callable[..., None]] = {
     ast.Assert: _assert,
     ast.Match: _match,
 }
-__all__ = ["Const", "assign", "bind", "execute", "unpack"]
+__all__ = ["Const", "assign", "bind", "execute", "taken_along", "unpack"]

@@ -69,6 +69,8 @@ class Store(Lineage):
         self.building = False
         """Whether the instance that a method runs on is being constructed, and only its modules and tensors matter."""
         self.passed: set[FunctionInfo] = set()
+        self.looked_at: dict[ClassInfo, bool] = {}
+        """Classes with special methods that run where no call stands."""
         self.me: Value | None = None
         """The instance on which a method runs on its own, where that is proved: one of a derived class may come."""
         self.autocast = False

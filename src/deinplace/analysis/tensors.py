@@ -38,6 +38,9 @@ def method(m: Machine, base: Ten, name: str, args: list[Value], keywords: dict[s
         return calls.unknown(m, base, [base, *args], keywords, node, f".{name}")
     if name in ("backward",):
         return _backward(m, base)
+    if name in ("set_", "swap_"):
+        for value in (base, *args):
+            m.escape(value, f"shares memory by .{name}()")
     if entry.in_place:
         return _in_place(m, base, entry, name, args, keywords, node)
     if name == "type" and args and (casts := facts.method("to")) is not None:
@@ -45,6 +48,8 @@ def method(m: Machine, base: Ten, name: str, args: list[Value], keywords: dict[s
     if entry.returns not in ("self", "view", "views", "maybe_alias") and entry.aliases:
         m.escape(base, f"may share memory with the result of .{name}()")
     if name in ("register_hook", "retain_grad"):
+        for value in args:
+            m.escape(value, "is called by a hook")
         for sid in base.sids:
             m.update(sid, flags=m.storage(sid).flags | {"hooked"})
         m.observe(name, m.read(base), base.sids[0] if name == "retain_grad" else 0)
@@ -193,6 +198,8 @@ def _function(
             m.refine(value, f"given to {name}")
     first = args[0] if args else keywords.get(entry.parameters[0] if entry.parameters else "input", NONE)
     out = keywords.pop("out", None)
+    if isinstance(out, Obj):
+        m.escape(out, "is one of several outputs")
     if entry.in_place and isinstance(first, Ten):
         rest = {k: v for n, (k, v) in enumerate(named.items()) if n}
         op = facts.functional(last) if facts.method(last) else last.rstrip("_")
@@ -206,18 +213,27 @@ def _function(
     if last == "einsum" and sum(isinstance(v, Ten) for v in args) < 2:
         entry = replace(entry, returns="maybe_alias")  # of one operand it may only turn the dimensions
     value = ops.operate(m, last, named, node, parts, keywords, entry)
+    if name.startswith("torch.sparse") or last == "Buffer":
+        for part in (*args, *keywords.values()):
+            m.escape(part, "lies in a sparse tensor")
     if isinstance(value, Ten) and foreign:
         m.escape(value, "may share memory with an array")
     if isinstance(out, Ten) and isinstance(value, Ten):
         target = out
         term = m.read(value)
         given, had = m.dtype_of(value), m.dtype_of(target)
-        cast = (given != had if given and had else not m.lenient) or (not m.lenient and ops.turned(m, target))
+        cast = (
+            (given != had if given and had else not m.lenient)
+            or (not m.lenient and not dtypes.is_float(given))
+            or (not m.lenient and ops.turned(m, target))
+        )
         if cast:
             term = m.terms.make("cast", term, had)
         writes.record(m, target, last, node, "out", cast=cast)
         writes.store(m, target, term, None if m.grad == "off" else m.graph_of(value), None, [value])
         return target
+    if isinstance(out, Obj):
+        return out
     if isinstance(value, Ten) and keywords.get("requires_grad") == Const(True) and value.exact:
         term = m.read(value)
         m.update(value.sids[0], grad="yes", graph=m.terms.make("leaf", term), flags=frozenset({"leaf"}), origin="leaf")
@@ -241,6 +257,7 @@ def _flag(entry: FunctionInfo, args: list[Value], keywords: dict[str, Value]) ->
 def _parameter(m: Machine, args: list[Value], last: str) -> Value:
     first = args[0] if args else NONE
     if isinstance(first, Ten):
+        m.escape(first, f"shares memory with a {last}")
         made = modules.leaf(m, "an nn.Parameter", m.read(first), "parameter" if last == "Parameter" else "buffer")
         m.escape(first, "became a Parameter")
         m.update(made.sids[0], dtype=m.dtype_of(first) or "float")

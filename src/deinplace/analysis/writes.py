@@ -37,7 +37,9 @@ def apply(
     term = ops.term(m, op, inputs, keywords)
     if entry is not None and entry.random:
         term = m.terms.make("made", term, m.serial())
-    cast = not dtypes.kept(m, op, target, list(named.values()))
+    cast = not dtypes.kept(m, op, target, [*named.values(), *keywords.values()])
+    # the result of a tensor on a part of itself depends on which is written first
+    cast = cast or (not m.lenient and any(_overlaps(target, v) for v in named.values()))
     cast = cast or (op not in facts.operators() and not m.lenient and ops.turned(m, target))
     cast = cast or (m.autocast and any(isinstance(v, Ten) for v in named.values()))
     if cast:
@@ -60,6 +62,10 @@ def apply(
         record(m, target, op, node, form, module, tensors, narrow, cast=cast)
         store(m, target, term, None, None, [])
     return target
+
+
+def _overlaps(target: Ten, value: Value) -> bool:
+    return isinstance(value, Ten) and value.path != target.path and not set(value.sids).isdisjoint(target.sids)
 
 
 def store(m: Machine, target: Ten, term: int, graph: int | None, node: int | None, inputs: list[Ten]) -> None:
