@@ -14,10 +14,9 @@ from deinplace.analysis.imports import bindings, module_name
 from deinplace.analysis.source import Function, Source
 
 _HOOKS = re.compile(rb"register_\w*hook")
-_FILLS = re.compile(
-    r"(\w+)(?:\[[^\]\n]*\])?(?:\.(?:append|appendleft|extend|insert|update|add|setdefault|__setitem__)\(|\[[^\]\n]*\]\s*=(?!=)"
-    r"|\s*\+=|\s*\|=)"
-)
+_FILLS = re.compile(r"\.(?:append|appendleft|extend|insert|update|add|setdefault|__setitem__)\(|\]\s*=(?!=)|\+=|\|=")
+_FILLED = re.compile(r"(\w+)(?=\[|\s*$)")
+"""In what stands before it in its line: names with an index, and the last one."""
 _SETS = re.compile(r"(?<!\bself)\.(\w+)\s*=(?!=)")
 MANY = 40
 """A project of so many files is large: what few of its runs would show costs too much there."""
@@ -141,7 +140,11 @@ class Index:
     @cached_property
     def filled(self) -> frozenset[str]:
         """The last names of all containers that some code of the project puts something into."""
-        return frozenset(name for m in self.modules.values() for name in _FILLS.findall(m.source.text))
+        found: set[str] = set()
+        for text in (module.source.text for module in self.modules.values()):
+            for match in _FILLS.finditer(text):
+                found.update(_FILLED.findall(text, text.rfind("\n", 0, match.start()) + 1, match.start()))
+        return frozenset(found)
 
     @cached_property
     def assigned(self) -> frozenset[str]:
