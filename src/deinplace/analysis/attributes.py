@@ -143,8 +143,8 @@ def _object_attribute(m: Machine, base: Obj, attr: str, node: ast.AST) -> Value:
     if owner is not None:
         found = m.class_field(owner, attr)
         if found is not None:
-            again = attr in m.index.assigned or attr in m.index.overridden.get(owner.name, ())
-            return union((found, Other("unknown"))) if base == m.me and again else found
+            again = base == m.me and (attr in m.index.assigned or attr in m.index.overridden.get(owner.name, ()))
+            return union((found, Other("unknown"))) if again else found
     if attr in ("__class__", "__dict__", "__name__"):
         m.escape(base, f"is seen through {attr}")
         return Other("unknown")
@@ -291,10 +291,6 @@ def store(m: Machine, base: Value, target: ast.Attribute, value: Value, quiet: b
         if special_store:
             m.notes.add("custom attributes")
             m.escape(value, "is stored by a method")
-        field = m.class_field(owner, attr) if owner is not None else None
-        kept_by = m.class_of(field) if field is not None else None
-        if kept_by is not None and m.find_method(kept_by, "__set__") is not None:
-            m.escape(value, "is stored by a descriptor")
         if attr == "inplace" and base.what == "module" and not quiet:
             m.flag_places[base.oid] = m.place(m.frame.node)
         m.m.put(base.oid, attr, value)

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable
 
 from deinplace.analysis import attributes, context, modules
-from deinplace.analysis.iteration import LIMIT, iterate
+from deinplace.analysis.iteration import LIMIT, every, iterate
 from deinplace.analysis.machine import Machine
 from deinplace.analysis.values import (
     NONE,
@@ -143,11 +143,7 @@ def _zip(m: Machine, args: list[Value], keywords: dict[str, Value], node: ast.AS
 def _list(m: Machine, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
     if not args:
         return m.sequence([], "list")
-    if isinstance(args[0], Obj):
-        content = m.m.peek(args[0].oid)
-        if isinstance(content, Items):
-            return m.sequence(content.items, "list", content.open)
-    values, opened = iterate(m, args[0], node)
+    values, opened = every(m, args[0], node)
     return m.sequence(values, "list", opened)
 
 
@@ -350,11 +346,7 @@ def _list_method(m: Machine, base: Obj, content: Items, attr: str, args: list[Va
         attributes.extend(m, base, [args[0]], False)
         return NONE
     if attr == "extend" and args:
-        values, opened = iterate(m, args[0], node)
-        full = m.m.peek(args[0].oid) if isinstance(args[0], Obj) else None
-        attributes.extend(
-            m, base, list(full.items) if isinstance(full, Items) else values, opened and not isinstance(full, Items)
-        )
+        attributes.extend(m, base, *every(m, args[0], node))
         return NONE
     if attr == "insert" and len(args) > 1:
         items = list(content.items)
@@ -366,9 +358,9 @@ def _list_method(m: Machine, base: Obj, content: Items, attr: str, args: list[Va
         if not content.items:
             return Other("unknown")
         if content.open or (args and not isinstance(args[0], Const)):
-            every = union(content.items)
-            m.m.cells[base.oid] = Items((every,) * len(content.items), True)
-            return every
+            any_one = union(content.items)
+            m.m.cells[base.oid] = Items((any_one,) * len(content.items), True)
+            return any_one
         at = args[0].value if args and isinstance(args[0], Const) and isinstance(args[0].value, int) else -1
         at = at if -len(content.items) <= at < len(content.items) else -1
         items = list(content.items)
@@ -385,10 +377,10 @@ def _list_method(m: Machine, base: Obj, content: Items, attr: str, args: list[Va
     elif attr not in _ASKS:  # `sort`, `remove`, `rotate`, `appendleft`: what lies where is not known any more
         for value in args:
             m.escape(value, "was put into a list")
-        every = union(content.items) if content.items else Other("unknown")
-        m.m.cells[base.oid] = Items((every,) * len(content.items), True)
+        any_one = union(content.items) if content.items else Other("unknown")
+        m.m.cells[base.oid] = Items((any_one,) * len(content.items), True)
         if attr.startswith("pop"):
-            return every
+            return any_one
     if base.what in ("list", "tuple") and attr not in _METHODS[base.what]:
         m.observe("raises", m.terms.make("no attribute", attr))
     return NUMBER

@@ -91,7 +91,7 @@ def call(m: Machine, func: Value, args: list[Value], keywords: Keywords, node: a
         return _method(m, func, args, keywords, node)
     if isinstance(func, Obj):
         out = _object(m, func, args, keywords, node)
-        if m.index.hooks and not m.lenient and m.mem is not None:
+        if not m.lenient and m.mem is not None and m.index.hooks:
             for value in (*args, out):
                 m.escape(value, "may be seen by a hook")
         return out
@@ -250,12 +250,12 @@ def _returned(m: Machine, frame: Frame, info: FunctionInfo) -> Value:
         condition = m.terms.make("condition", m.serial())
         m.mem = m.merge_at(m.mem, memory, condition)
         value = union((value, other), condition)
-    if isinstance(info.node, ast.AsyncFunctionDef) and not m.hasty:
-        for given in m.m.fields(frame.fid).fields.values() if m.mem is not None else ():
-            m.escape(given, "goes into a coroutine")
-    if frame.yields and not m.hasty and context.special(info.node) != "contextmanager":
-        for given in m.m.fields(frame.fid).fields.values() if m.mem is not None else ():
-            m.escape(given, "goes into a generator")
+    later = isinstance(info.node, ast.AsyncFunctionDef) or (
+        frame.yields and context.special(info.node) != "contextmanager"
+    )
+    if later and not m.hasty and m.mem is not None:
+        for given in m.m.fields(frame.fid).fields.values():
+            m.escape(given, "goes into what runs later")
     if frame.yields and not any(v != NONE for v, _ in frame.returns):
         if context.special(info.node) == "contextmanager":
             m.notes.add("context manager")
@@ -304,7 +304,7 @@ def _lambda(m: Machine, func: Lam, args: list[Value], keywords: Keywords, node: 
 def instantiate(m: Machine, cls: Cls, args: list[Value], keywords: Keywords, node: ast.AST) -> Value:
     """Construct one of the project's classes."""
     outside = [b for b in m.bases(cls.info) if isinstance(b, str)]
-    if m.find_method(cls.info, "__new__") is not None or _special_class(m, cls.info) or looked_at(m, cls.info):
+    if looked_at(m, cls.info) or _special_class(m, cls.info):
         for given in (*args, *keywords.values()):
             m.escape(given, f"was given to {cls.info.name}")
     tag: object = cls.info

@@ -11,6 +11,7 @@ from deinplace.analysis.iteration import iterate
 from deinplace.analysis.machine import Machine
 from deinplace.analysis.names import lookup
 from deinplace.analysis.records import ExhaustedError, Loop
+from deinplace.analysis.source import names_in
 from deinplace.analysis.values import (
     NONE,
     NUMBER,
@@ -158,6 +159,8 @@ def binary(
 
 def _kept_by_operand(m: Machine, left: Value, right: Value) -> None:
     """An operator of one of the project's classes may keep the other operand."""
+    if not isinstance(left, (Obj, Union)) and not isinstance(right, (Obj, Union)):
+        return  # nearly always, and often
     for one, other in ((left, right), (right, left)):
         if any(m.class_of(o) is not None for o in (one.options if isinstance(one, Union) else (one,))):
             m.escape(other, "is an operand of an object's own operator")
@@ -380,7 +383,7 @@ def _comprehension(m: Machine, node: ast.ListComp | ast.SetComp | ast.GeneratorE
     from deinplace.analysis.statements import assign, taken_along
 
     if isinstance(node, ast.GeneratorExp) and kept_for_later(m, node):
-        taken_along(m, {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}, "is read by a generator later")
+        taken_along(m, names_in([node]), "is read by a generator later")
     out: list[tuple[Value, Value]] = []
     opened = False
     saved = dict(m.m.fields(m.frame.fid).fields)
@@ -407,7 +410,7 @@ def _comprehension(m: Machine, node: ast.ListComp | ast.SetComp | ast.GeneratorE
     run(0)
     if m.mem is not None:
         frame = m.m.fields(m.frame.fid)
-        bound = {n.id for g in node.generators for n in ast.walk(g.target) if isinstance(n, ast.Name)}
+        bound = names_in(g.target for g in node.generators)
         kept = {k: v for k, v in frame.fields.items() if k not in bound}
         kept.update({str(k): v for k, v in saved.items() if k in bound})
         m.m.cells[m.frame.fid] = Fields(kept, frame.open, frame.tag)

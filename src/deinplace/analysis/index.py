@@ -113,8 +113,6 @@ class Index:
         folders = frozenset(str(PurePath(p).parent) for p in sources if PurePath(p).name == "__init__.py")
         self.modules: dict[str, ModuleInfo] = {p: read_module(s, folders) for p, s in sources.items()}
         self.sets_default_dtype = any(b"set_default_" in source.data for source in sources.values())
-        self.autocasts = any(b"autocast" in source.data for source in sources.values())
-        self.hooks = any(_HOOKS.search(source.data) is not None for source in sources.values())
         self._by_name: dict[str, list[ModuleInfo]] = {}
         for module in self.modules.values():
             for name in self._names(module):
@@ -136,6 +134,16 @@ class Index:
     def large(self) -> bool:
         """Whether it is so large that only what shows most is looked at."""
         return len(self.modules) >= MANY
+
+    @cached_property
+    def autocasts(self) -> bool:
+        """Whether any of its code speaks of autocast."""
+        return any(b"autocast" in module.source.data for module in self.modules.values())
+
+    @cached_property
+    def hooks(self) -> bool:
+        """Whether any of its code registers a hook."""
+        return any(_HOOKS.search(module.source.data) is not None for module in self.modules.values())
 
     @cached_property
     def filled(self) -> frozenset[str]:

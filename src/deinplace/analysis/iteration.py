@@ -38,6 +38,12 @@ def iterate(m: Machine, value: Value, node: ast.AST) -> tuple[list[Value], bool]
     return [Other("unknown"), Other("unknown")], True
 
 
+def every(m: Machine, value: Value, node: ast.AST) -> tuple[list[Value], bool]:
+    """All items of a list or tuple that are known, not only those that a loop runs over; of other things these."""
+    content = m.m.peek(value.oid) if isinstance(value, Obj) else None
+    return (list(content.items), content.open) if isinstance(content, Items) else iterate(m, value, node)
+
+
 def element(m: Machine, value: Ten, n: int) -> Value:
     """The n-th item of a tensor, or of something that may be a container of tensors."""
     if m.kind(value) == "tensor":

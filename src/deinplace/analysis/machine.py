@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from deinplace.analysis.index import ClassInfo, FunctionInfo
 from deinplace.analysis.memory import Memory, join, stronger, tensors_in
 from deinplace.analysis.records import Frame
-from deinplace.analysis.source import span_of
+from deinplace.analysis.source import names_in, span_of
 from deinplace.analysis.store import Store
 from deinplace.analysis.values import (
     NO_IDS,
@@ -205,7 +205,7 @@ class Machine(Store):
         held = list(tensors_in(value, self.m, depth))
         if isinstance(value, (Lam, Fn)) and value.closure:  # whoever calls it sees what it closes over
             node = value.node if isinstance(value, Lam) else value.info.node
-            names = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+            names = names_in([node])
             for fid in value.closure:
                 content = self.m.peek(fid)
                 if isinstance(content, Fields):

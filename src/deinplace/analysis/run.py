@@ -238,30 +238,29 @@ def _programs(machine: Machine, wanted: Collection[Unit] | None) -> list[ModuleI
 
 
 def _reopen(machine: Machine) -> None:
-    """What code of the project puts into containers that last may be there when a function is called."""
-    names = machine.index.filled
-    held: list[Value] = []
+    """What lasts is held by others, and code of the project may have put more into it when a function is called."""
     for fid in machine.globals.values():
         content = machine.m.peek(fid)
-        for value in content.fields.values() if isinstance(content, Fields) else ():
-            machine.escape(value, "is held by a module")
+        if isinstance(content, Fields):
+            _lasts(machine, content.fields.items(), "is held by a module")
     for attributes in machine.class_fields.values():
-        for value in attributes.values():
-            machine.escape(value, "is held by a class")
-    for fid in machine.globals.values():
-        fields = machine.m.peek(fid)
-        if isinstance(fields, Fields):
-            held += [value for name, value in fields.fields.items() if name in names]
-    for attributes in machine.class_fields.values():
-        held += [value for name, value in attributes.items() if name in names]
-    for value in held:
-        content = machine.m.peek(value.oid) if isinstance(value, Obj) else None
-        if isinstance(content, Items) and isinstance(value, Obj):
-            items = tuple(union((item, Other("unknown"))) for item in content.items)
-            machine.m.cells[value.oid] = Items(items, True)
-        elif isinstance(content, Fields) and isinstance(value, Obj) and value.what == "dict":
-            fields_now = {key: union((item, Other("unknown"))) for key, item in content.fields.items()}
-            machine.m.cells[value.oid] = Fields(fields_now, True, content.tag)
+        _lasts(machine, attributes.items(), "is held by a class")
+
+
+def _lasts(machine: Machine, named: Iterable[tuple[object, Value]], why: str) -> None:
+    for name, value in named:
+        machine.escape(value, why)
+        if name in machine.index.filled and isinstance(value, Obj):
+            _may_hold_more(machine, value)
+
+
+def _may_hold_more(machine: Machine, value: Obj) -> None:
+    content = machine.m.peek(value.oid)
+    if isinstance(content, Items):
+        machine.m.cells[value.oid] = Items(tuple(union((item, Other("unknown"))) for item in content.items), True)
+    elif isinstance(content, Fields) and value.what == "dict":
+        fields = {key: union((item, Other("unknown"))) for key, item in content.fields.items()}
+        machine.m.cells[value.oid] = Fields(fields, True, content.tag)
 
 
 def _guarded(machine: Machine, report: Report, unit: Unit, run: object, steps: int) -> None:
@@ -269,7 +268,7 @@ def _guarded(machine: Machine, report: Report, unit: Unit, run: object, steps: i
     machine.trace, machine.writes, machine.sinks = [], [], []
     machine.notes, machine.clock = set(), 0
     machine.steps, machine.grad, machine.inference = steps, "on", False
-    machine.autocast = machine.index.autocasts and not machine.lenient
+    machine.autocast = not machine.lenient and machine.index.autocasts
     depth = len(machine.frames)
     before = machine.mem
     machine.begin(unit)

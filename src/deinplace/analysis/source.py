@@ -7,7 +7,7 @@ import bisect
 import io
 import re
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeVar, cast
@@ -229,6 +229,11 @@ class Source:
 def span_of(node: ast.AST) -> Span:
     """A node's span."""
     return Span(node.lineno, node.col_offset, node.end_lineno, node.end_col_offset)  # type: ignore[attr-defined]
+
+
+def names_in(nodes: Iterable[ast.AST]) -> set[str]:
+    """All plain names that code speaks of, nested functions and classes with it."""
+    return {part.id for node in nodes for part in ast.walk(node) if isinstance(part, ast.Name)}
 
 
 def decode(path: str, data: bytes) -> tuple[str, str, bool]:

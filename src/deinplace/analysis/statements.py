@@ -8,19 +8,18 @@ from dataclasses import replace
 
 from deinplace.analysis import attributes, context, declared, facts, writes
 from deinplace.analysis.expressions import OPERATORS, binary, evaluate, truth
-from deinplace.analysis.iteration import iterate
+from deinplace.analysis.iteration import every, iterate
 from deinplace.analysis.machine import Machine
 from deinplace.analysis.memory import Memory, tensors_in
 from deinplace.analysis.names import import_statement, lookup
 from deinplace.analysis.records import Loop, UnreachedError
-from deinplace.analysis.source import span_of
+from deinplace.analysis.source import names_in, span_of
 from deinplace.analysis.values import (
     NONE,
     Cls,
     Const,
     Fields,
     Fn,
-    Items,
     Obj,
     Other,
     Ten,
@@ -170,10 +169,7 @@ def _plain(m: Machine, node: ast.AugAssign, old: Value, right: Value, target: as
     """An augmented assignment to something that is not a tensor."""
     writes.other(m, node, old)
     if isinstance(old, Obj) and old.what == "list" and isinstance(node.op, ast.Add):
-        more, opened = iterate(m, right, node)
-        full = m.m.peek(right.oid) if isinstance(right, Obj) else None
-        more, opened = (list(full.items), full.open) if isinstance(full, Items) else (more, opened)
-        attributes.extend(m, old, more, opened)
+        attributes.extend(m, old, *every(m, right, node))
         return old
     owner = m.class_of(old)
     if owner is not None:
@@ -312,9 +308,8 @@ def _handed_on(m: Machine, body: list[ast.stmt]) -> None:
     """More rounds than are followed may hand a tensor on from name to name: `c = b; b = a`."""
     if m.lenient:
         return
-    binds = [n for s in body for n in ast.walk(s) if isinstance(n, ast.Assign)]
-    names = {p.id for n in binds for p in ast.walk(n.value) if isinstance(n.value, (ast.Name, ast.Tuple, ast.IfExp))
-             if isinstance(p, ast.Name)}  # fmt: skip
+    bound = (n.value for s in body for n in ast.walk(s) if isinstance(n, ast.Assign))
+    names = names_in(value for value in bound if isinstance(value, (ast.Name, ast.Tuple, ast.IfExp)))
     taken_along(m, names, "goes from name to name in a loop")
 
 
@@ -412,10 +407,8 @@ def _try(m: Machine, node: ast.Try | ast.TryStar) -> None:
         execute(m, node.orelse)
     if any(not _reraises(handler) for handler in node.handlers):
         _may_be_cut(m, made)
-    raised = list(_raised(node))
-    seen: set[str] = (
-        set() if m.lenient else {part.id for s in node.body for part in ast.walk(s) if isinstance(part, ast.Name)}
-    )
+    raised = list(_raised(node)) if node.handlers else []
+    seen = names_in(node.body) if node.handlers and not m.lenient else set()
     ends: list[Memory | None] = [m.mem]
     for handler in node.handlers:
         m.mem = start.fork()
@@ -496,8 +489,7 @@ def _class(m: Machine, node: ast.ClassDef) -> None:
             for _, default in m.defaults_of(method):
                 m.escape(default, "is a default of a method")
     if m.frame.function != "<module>":
-        read = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
-        taken_along(m, read, "is read by a local class")
+        taken_along(m, names_in([node]), "is read by a local class")
 
 
 def _import(m: Machine, node: ast.Import | ast.ImportFrom) -> None:

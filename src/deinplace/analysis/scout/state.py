@@ -78,7 +78,8 @@ class Scout(Lineage):
         self.summaries: dict[tuple[object, ...], Summary | None] = {}
         self.read: set[str] = set()
         """Attributes of instances and modules that the running code has asked for."""
-        self._changes = 0
+        self.changes = 0
+        """How often an attribute was changed from elsewhere."""
         self._changed: dict[str, int] = {}
         self.huge: set[tuple[object, ...]] = set()
         """Calls that take too many steps to sum up."""
@@ -121,19 +122,14 @@ class Scout(Lineage):
 
     def forget(self, attr: str) -> None:
         """Something else than its own methods changed an attribute: what was summed up before may not hold."""
-        self._changes += 1
-        self._changed[attr] = self._changed[EVERY] = self._changes
+        self.changes += 1
+        self._changed[attr] = self._changed[EVERY] = self.changes
 
     def holds(self, made: Summary) -> bool:
         """Whether nothing that a summary depends on has changed since."""
-        return made.made == self._changes or not any(
+        return made.made == self.changes or not any(
             self._changed[attr] > made.made for attr in made.read & self._changed.keys()
         )
-
-    @property
-    def changes(self) -> int:
-        """How often an attribute was changed from elsewhere."""
-        return self._changes
 
     def blame(self) -> None:
         """The code that is looked at holds a write that the machine has to judge."""
