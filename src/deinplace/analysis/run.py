@@ -127,8 +127,9 @@ def analyse(
         if quiet:
             del report.traces[unit]
     machine.traced, machine.settling = traced, False
-    if not lenient:
+    if not lenient and machine.mem is not None:
         _reopen(machine)
+        machine.mem.settle(machine.new_id())  # or each function would be told to have done it
     alone = _to_run(machine, programs, units, wanted, every)
     if spread is None:
         for module, infos in alone:
