@@ -7,7 +7,7 @@ import torch
 
 torch.manual_seed(0)
 net = torch.nn.Linear(4, 4)
-opt = torch.optim.SGD(net.parameters(), lr=0.1)
+batch = torch.ones(2, 4)
 
 
 def forward(x):
@@ -17,13 +17,19 @@ def forward(x):
 
 
 for step in range(2):
-    loss = forward(torch.ones(2, 4)).sum()
-    opt.zero_grad()
+    loss = forward(batch).sum()
+    net.zero_grad()
     loss.backward()
-    opt.step()
     print("step", step)
 print("done")
 """
+"""No optimizer: making one imports PyTorch's compiler, which takes longer than all the rest of these programs."""
+
+TRAINING = (
+    FAILING.replace("batch = torch.ones(2, 4)", "opt = torch.optim.SGD(net.parameters(), lr=0.1)")
+    .replace("batch", "torch.ones(2, 4)")
+    .replace("    print(", "    opt.step()\n    print(")
+)
 
 FIXED_LINE = "    y = y + x  # overwrites what relu kept\n"
 

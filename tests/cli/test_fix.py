@@ -11,7 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 
 import jsonschema
-from programs import CLEAN, FAILING, FIXED_LINE
+from programs import CLEAN, FAILING, FIXED_LINE, TRAINING
 
 Write = Callable[[str, str], Path]
 FIXED = FAILING.replace("    y += x  # overwrites what relu kept\n", FIXED_LINE)
@@ -92,10 +92,10 @@ def test_colours_are_asked_for_or_not_there(cli: Callable, write: Write) -> None
 
 
 def test_settings_of_the_project_are_used(cli: Callable, write: Write) -> None:
-    path = write("train.py", FAILING)
+    path = write("train.py", TRAINING)
     write("pyproject.toml", "[tool.deinplace]\nrun = 'python train.py'\nmax-steps = 1\n")
     assert cli("fix").returncode == 0
-    assert path.read_text() == FIXED
+    assert path.read_text() == TRAINING.replace("    y += x  # overwrites what relu kept\n", FIXED_LINE)
 
 
 def test_only_the_files_that_were_named_are_changed(cli: Callable, write: Write) -> None:

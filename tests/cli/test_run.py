@@ -10,7 +10,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from programs import CLEAN, FAILING, OTHER_ERROR
+from programs import CLEAN, FAILING, OTHER_ERROR, TRAINING
 
 Write = Callable[[str, str], Path]
 
@@ -77,7 +77,7 @@ def test_a_program_that_fails_for_another_reason_keeps_its_traceback_and_code(cl
 
 
 def test_max_steps_stops_a_run(cli: Callable, write: Write) -> None:
-    write("train.py", FAILING)
+    write("train.py", TRAINING)
     result = cli("run", "--max-steps", "1", "train.py")
     assert result.returncode == 1
     assert "step 1" not in result.stdout

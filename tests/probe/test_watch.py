@@ -255,6 +255,28 @@ def test_knows_the_errors_that_autograd_raises_at_once(tmp_path: Path, category:
     assert raised.stack[0].span.line == len(program.splitlines())
 
 
+def test_the_compiler_is_imported_by_the_program_alone(tmp_path: Path) -> None:
+    text = """
+        import sys
+        import torch
+        assert "torch._dynamo" not in sys.modules
+        w = torch.randn(3, requires_grad=True)
+        s = w.exp()
+        s += 1
+        s.sum().backward()
+        assert "torch._dynamo" not in sys.modules
+
+        import torch._dynamo
+        s = w.exp()
+        s += 1  # once more
+        s.sum().backward()
+    """
+    with watched(tmp_path, text) as run:
+        assert run.exit_code == 0
+        found = [account.conflict(data) for data in run.gather("conflicts")]
+        assert {place.span.line for conflict in found for place in conflict.writes[0].stack} == {7, 13}
+
+
 def test_compiled_code_runs_eagerly_and_is_noted(tmp_path: Path) -> None:
     text = """
         import torch
