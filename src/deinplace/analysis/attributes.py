@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
-from deinplace.analysis import calls, context, declared, facts, names, ops, writes
+from deinplace.analysis import calls, context, declared, facts, instances, names, ops, writes
 from deinplace.analysis.machine import Machine
+from deinplace.analysis.modules import MODULE_METHODS, parameter_of
 from deinplace.analysis.records import UnreachedError
 from deinplace.analysis.values import (
     NONE,
@@ -129,7 +130,7 @@ def _object_attribute(m: Machine, base: Obj, attr: str, node: ast.AST) -> Value:
         return union((held, Other("unknown"))) if changes else held
     if isinstance(content.tag, Torch):
         if attr in ("weight", "bias") and facts.has_parameters(content.tag.name):
-            return calls.parameter_of(m, base, attr)
+            return parameter_of(m, base, attr)
         if attr.isdigit() and int(attr) in content.fields:
             return content.fields[int(attr)]
         return Bound(base, attr)
@@ -159,7 +160,7 @@ def _object_attribute(m: Machine, base: Obj, attr: str, node: ast.AST) -> Value:
 
 def hasattr_module(attr: str) -> bool:
     """True for the methods that every nn.Module has."""
-    return attr in calls.MODULE_METHODS
+    return attr in MODULE_METHODS
 
 
 def _class_attribute(m: Machine, base: Cls, attr: str) -> Value:
@@ -296,7 +297,7 @@ def store(m: Machine, base: Value, target: ast.Attribute, value: Value, quiet: b
         m.m.put(base.oid, attr, value)
         if _nested(target) > DEEP:
             m.escape(value, "lies deep in objects")
-        if owner is not None and calls.looked_at(m, owner):
+        if owner is not None and instances.looked_at(m, owner):
             m.escape(value, "lies in an object that is asked without a call")
         return
     if isinstance(base, Mod):

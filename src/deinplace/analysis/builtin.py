@@ -5,25 +5,21 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
-from deinplace.analysis import attributes, context, modules
+from deinplace.analysis import reflection
+from deinplace.analysis.containers import copy, deepcopy
 from deinplace.analysis.iteration import LIMIT, every, iterate
 from deinplace.analysis.machine import Machine
 from deinplace.analysis.values import (
     NONE,
-    NUMBER,
     STRING,
-    Cls,
     Const,
     Fields,
     Fn,
     Items,
     Lam,
-    Mod,
     Obj,
     Other,
-    Ref,
     Ten,
-    Union,
     Value,
     union,
 )
@@ -43,8 +39,8 @@ def function(m: Machine, name: str, args: list[Value], keywords: dict[str, Value
     handler = _FUNCTIONS.get(name)
     if handler is not None:
         return handler(m, args, keywords, node)
-    if name in ("isinstance",) and len(args) == 2:
-        return _isinstance(m, args[0], args[1])
+    if name == "isinstance" and len(args) == 2:
+        return reflection.is_instance(m, args[0], args[1])
     if name in ("len", "float", "int", "bool", "round", "abs", "id", "ord", "hash"):
         return _number(m, name, args)
     if name in _NUMBERS:
@@ -223,245 +219,6 @@ def _print(m: Machine, args: list[Value], keywords: dict[str, Value], node: ast.
     return NONE
 
 
-def _getattr(m: Machine, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
-    for default in args[2:]:
-        m.escape(default, "is a default of getattr()")
-    if len(args) > 1 and isinstance(args[1], Const) and isinstance(args[1].value, str):
-        return attributes.get(m, args[0], args[1].value, node)
-    for value in args[:1]:
-        m.escape(value, "is seen through getattr")
-    if isinstance(args[0] if args else None, Ref):
-        return Other("unknown")
-    return m.outside(("getattr", m.serial()), "attribute", "an attribute chosen at run time")
-
-
-def _setattr(m: Machine, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
-    if len(args) == 3 and isinstance(args[1], Const) and isinstance(args[1].value, str):
-        target = ast.Attribute(ast.Name("_", ast.Load()), args[1].value, ast.Store())
-        attributes.store(m, args[0], ast.copy_location(target, node), args[2])
-    elif len(args) == 3:
-        if isinstance(args[0], Obj) and args[0].what in ("instance", "module"):
-            m.m.put(args[0].oid, ("attribute", m.term_of(args[1])), args[2])
-        else:
-            m.escape(args[2], "was stored elsewhere")
-    return NONE
-
-
-def _isinstance(m: Machine, value: Value, about: Value) -> Value:
-    options = [about]
-    if isinstance(about, Obj):
-        options = list(iterate(m, about, ast.Pass())[0])
-    answers = [_is_one(m, value, option) for option in options]
-    if True in answers:
-        return Const(True)
-    return NUMBER if None in answers else Const(False)
-
-
-def _is_one(m: Machine, value: Value, about: Value) -> bool | None:
-    if isinstance(value, Union):
-        found = {_is_one(m, o, about) for o in value.options}
-        return found.pop() if len(found) == 1 else None
-    if isinstance(about, Cls):
-        owner = m.class_of(value)
-        if owner is not None:
-            return about.info in m.bases(owner)
-        return False if m.torch_tag(value) is not None or isinstance(value, Const) else None
-    if not isinstance(about, Ref):
-        return None
-    tag = m.torch_tag(value)
-    if tag is not None:
-        base = about.name in ("torch.nn.Module", "object") or (about.name.endswith("Container"))
-        return base or tag.name == about.name or (None if "_" in about.name.rpartition(".")[2] else False)
-    owner = m.class_of(value)
-    if owner is not None:
-        names = [b for b in m.bases(owner) if isinstance(b, str)]
-        return about.name in names or (about.name == "torch.nn.Module" and m.is_module(owner))
-    if isinstance(value, Ten):
-        if about.name.endswith("Tensor") and about.name.startswith("torch"):
-            return True if m.kind(value) == "tensor" else None
-        return False if m.kind(value) == "tensor" else None
-    if isinstance(value, Const):
-        known = {"int": int, "float": float, "str": str, "bool": bool}.get(about.name)
-        return isinstance(value.value, known) if known is not None else False
-    if isinstance(value, Obj):
-        return value.what == about.name if about.name in ("list", "tuple", "dict") else False
-    return None
-
-
-def container(m: Machine, base: Obj, attr: str, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
-    """A method of a list, tuple or dict."""
-    content = m.m.peek(base.oid)
-    if isinstance(content, Items):
-        return _list_method(m, base, content, attr, args, node)
-    assert isinstance(content, Fields)
-    fields = content.fields
-    pairs = [(Const(k) if not isinstance(k, tuple) else Other("unknown"), v) for k, v in fields.items()]
-    if attr == "items":
-        return m.sequence([m.sequence([k, v], "tuple") for k, v in pairs], "list", content.open)
-    if attr == "values":
-        return m.sequence([v for _, v in pairs], "list", content.open)
-    if attr == "keys":
-        return m.sequence([k for k, _ in pairs], "list", content.open)
-    if attr in ("get", "pop", "setdefault") and args:
-        default = args[1] if len(args) > 1 else NONE
-        key = args[0].value if isinstance(args[0], Const) else ("key", m.term_of(args[0]))
-        found = fields.get(key)
-        if found is not None:
-            if attr == "pop":
-                m.m.drop(base.oid, key)
-            return found
-        if attr == "setdefault":
-            m.m.put(base.oid, key, default)
-        if not content.open and isinstance(args[0], Const):
-            return default
-        return union((*fields.values(), default)) if fields else default
-    if attr == "update":
-        for value in args:
-            if isinstance(value, Obj) and value.what == "dict":
-                for key, item in m.fields_of(value).fields.items():
-                    m.m.put(base.oid, key, item)
-            else:
-                m.escape(value, "was put into a dict")
-        for key, item in keywords.items():
-            m.m.put(base.oid, key, item)
-        return NONE
-    if attr == "copy":
-        return m.record(dict(fields), "dict", content.open)
-    if attr == "clear":
-        m.m.cells[base.oid] = Fields({})
-        return NONE
-    if attr not in _ASKS:
-        for value in (base, *args):
-            m.escape(value, f"has .{attr}() called")
-    return Other("unknown")
-
-
-_ASKS = frozenset({"index", "count", "__len__", "__contains__"})
-"""Methods of lists that change nothing."""
-_METHODS = {"list": frozenset(dir(list)), "tuple": frozenset(dir(tuple))}
-
-
-def _list_method(m: Machine, base: Obj, content: Items, attr: str, args: list[Value], node: ast.AST) -> Value:
-    if attr == "append" and args:
-        attributes.extend(m, base, [args[0]], False)
-        return NONE
-    if attr == "extend" and args:
-        attributes.extend(m, base, *every(m, args[0], node))
-        return NONE
-    if attr == "insert" and len(args) > 1:
-        items = list(content.items)
-        at = args[0].value if isinstance(args[0], Const) and isinstance(args[0].value, int) else len(items)
-        items.insert(at, args[1])
-        m.m.cells[base.oid] = Items(tuple(items), content.open)
-        return NONE
-    if attr == "pop":
-        if not content.items:
-            return Other("unknown")
-        if content.open or (args and not isinstance(args[0], Const)):
-            any_one = union(content.items)
-            m.m.cells[base.oid] = Items((any_one,) * len(content.items), True)
-            return any_one
-        at = args[0].value if args and isinstance(args[0], Const) and isinstance(args[0].value, int) else -1
-        at = at if -len(content.items) <= at < len(content.items) else -1
-        items = list(content.items)
-        value = items.pop(at)
-        m.m.cells[base.oid] = Items(tuple(items), content.open)
-        return value
-    if attr == "copy":
-        return m.sequence(content.items, base.what, content.open)
-    if attr == "clear":
-        m.m.cells[base.oid] = Items(())
-        return NONE
-    if attr == "reverse" and not content.open:
-        m.m.cells[base.oid] = Items(content.items[::-1], content.open)
-    elif attr not in _ASKS:  # `sort`, `remove`, `rotate`, `appendleft`: what lies where is not known any more
-        for value in args:
-            m.escape(value, "was put into a list")
-        any_one = union(content.items) if content.items else Other("unknown")
-        m.m.cells[base.oid] = Items((any_one,) * len(content.items), True)
-        if attr.startswith("pop"):
-            return any_one
-    if base.what in ("list", "tuple") and attr not in _METHODS[base.what]:
-        m.observe("raises", m.terms.make("no attribute", attr))
-    return NUMBER
-
-
-def _copy(m: Machine, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
-    value = args[0] if args else NONE
-    if isinstance(value, Obj):
-        made = m.new_id()
-        content = m.m.peek(value.oid)
-        if content is not None:
-            m.m.make(made, content)
-        return Obj(made, value.what)
-    return value
-
-
-def _deepcopy(m: Machine, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
-    return deep(m, args[0] if args else NONE, {})
-
-
-def deep(m: Machine, value: Value, done: dict[int, int]) -> Value:
-    """A copy that shares nothing."""
-    if isinstance(value, Ten):
-        made = m.new_id() if value.sids[0] not in done else done[value.sids[0]]
-        done[value.sids[0]] = made
-        m.m.cells[made] = m.storage(value.sids[0])
-        return Ten((made,), True, value.view, value.cut, value.path)
-    if isinstance(value, Obj):
-        if value.oid in done:
-            return Obj(done[value.oid], value.what)
-        made = done[value.oid] = m.new_id()
-        content = m.m.peek(value.oid)
-        if isinstance(content, Items):
-            m.m.cells[made] = Items(tuple(deep(m, v, done) for v in content.items), content.open)
-        elif isinstance(content, Fields):
-            m.m.cells[made] = content
-            m.m.cells[made] = Fields(
-                {k: deep(m, v, done) for k, v in content.fields.items()}, content.open, content.tag
-            )
-        return Obj(made, value.what)
-    return value
-
-
-def _globals(m: Machine, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
-    """`globals()`: whoever has it sees what this module's names hold."""
-    fid = m.globals.get(m.frame.module.path)
-    return _seen(m, set() if fid is None else {fid}, args)
-
-
-def _locals(m: Machine, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
-    """`locals()`, and `vars()` of nothing: what this function's names hold; `vars(x)`: what x holds."""
-    if not args:
-        return _seen(m, {m.frame.fid, *m.frame.closure}, args)
-    if isinstance(args[0], Mod):
-        return _seen(m, {m.globals[args[0].path]} if args[0].path in m.globals else set(), args)
-    return _seen(m, set(), args) if isinstance(args[0], Obj) else _anything(m, args, keywords, node)
-
-
-def _anything(m: Machine, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
-    """`exec()` and `eval()` reach every name that there is."""
-    return _seen(m, {m.frame.fid, *m.frame.closure, *m.globals.values()}, args)
-
-
-def _seen(m: Machine, frames: set[int], args: list[Value]) -> Value:
-    for fid in frames:
-        fields = m.m.peek(fid)
-        if not isinstance(fields, Fields) or (m.settling and m.exposed.get(fid) is fields):
-            continue  # packages that load lazily ask once each: what they all saw before is not looked through again
-        if m.settling:
-            m.exposed[fid] = fields
-        for value in list(fields.fields.values()):
-            m.escape(value, "is seen by its name", 1)
-    for value in args:
-        m.escape(value, "is seen by its name")
-    return Other("unknown")
-
-
-def _identity(m: Machine, args: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
-    return args[0] if args else NONE
-
-
 _FUNCTIONS: dict[str, Callable[[Machine, list[Value], dict[str, Value], ast.AST], Value]] = {
     "range": _range,
     "enumerate": _enumerate,
@@ -478,26 +235,16 @@ _FUNCTIONS: dict[str, Callable[[Machine, list[Value], dict[str, Value], ast.AST]
     "max": _extreme,
     "min": _extreme,
     "print": _print,
-    "getattr": _getattr,
-    "setattr": _setattr,
     "set": lambda m, a, k, n: _unordered(m, a, "set"),
     "frozenset": lambda m, a, k, n: _unordered(m, a, "set"),
     "collections.Counter": lambda m, a, k, n: _unordered(m, a, "counter"),
     "collections.deque": _list,
-    "globals": _globals,
-    "locals": _locals,
-    "vars": _locals,
-    "exec": _anything,
-    "eval": _anything,
-    "copy.copy": _copy,
-    "copy.deepcopy": _deepcopy,
-    "torch.compile": _identity,
-    "torch.jit.script": _identity,
-    "torch.nn.DataParallel": _identity,
+    **reflection.FUNCTIONS,
+    "copy.copy": copy,
+    "copy.deepcopy": deepcopy,
     "map": lambda m, a, k, n: (
         m.sequence([m.call(a[0], [v], {}, n) for v in iterate(m, a[1], n)[0]], "list", True)
         if len(a) == 2
         else Other("unknown")
     ),
 }
-__all__ = ["STRING", "Cls", "container", "context", "function", "modules"]

@@ -379,8 +379,9 @@ def _yield_from(m: Machine, node: ast.YieldFrom) -> Value:
 
 
 def _comprehension(m: Machine, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> Value:
+    from deinplace.analysis.binding import assign
     from deinplace.analysis.builtin import kept_for_later
-    from deinplace.analysis.statements import assign, taken_along
+    from deinplace.analysis.flow import taken_along
 
     if isinstance(node, ast.GeneratorExp) and kept_for_later(m, node):
         taken_along(m, names_in([node]), "is read by a generator later")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from deinplace.analysis import calls
 from deinplace.analysis.arguments import arguments
 from deinplace.analysis.context import special
 from deinplace.analysis.index import ClassInfo, FunctionInfo
+from deinplace.analysis.inline import inline
 from deinplace.analysis.machine import Machine
 from deinplace.analysis.memory import Memory
 from deinplace.analysis.modules import walk
@@ -103,7 +103,7 @@ def _construct(machine: Machine, owner: ClassInfo, init: FunctionInfo, me: Obj) 
     values = dict(arguments(machine, init, me, args))
     plain = [values.pop(a.arg) for a in (*init.node.args.posonlyargs, *init.node.args.args) if a.arg in values]
     fn = Fn(init, (), None, machine.defaults_of(init))
-    calls.inline(machine, fn, plain, {str(k): v for k, v in values.items()}, init.node.body[0], opened=True)
+    inline(machine, fn, plain, {str(k): v for k, v in values.items()}, init.node.body[0], opened=True)
     if machine.mem is None:
         machine.mem = keep
     if not machine.lenient:

@@ -10,6 +10,7 @@ from deinplace.analysis import calls, expressions, prefilter, statements
 from deinplace.analysis.arguments import arguments
 from deinplace.analysis.context import DOUBTFUL
 from deinplace.analysis.index import FunctionInfo, Index, ModuleInfo
+from deinplace.analysis.inline import inline
 from deinplace.analysis.machine import Machine
 from deinplace.analysis.memory import Memory
 from deinplace.analysis.names import run_module
@@ -408,7 +409,7 @@ def _alone(machine: Machine, report: Report, module: ModuleInfo, info: FunctionI
         positional = [
             keywords.pop(a.arg) for a in (*info.node.args.posonlyargs, *info.node.args.args) if a.arg in keywords
         ]
-        result = calls.inline(machine, fn, positional, keywords, info.node.body[0], opened=True)
+        result = inline(machine, fn, positional, keywords, info.node.body[0], opened=True)
         if machine.mem is None:
             return
         handed = [t for v in (result, bound, *values.values()) if v is not None for t in _handed(machine, v)]

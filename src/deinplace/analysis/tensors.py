@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
-from deinplace.analysis import calls, declared, dtypes, facts, modules, ops, writes
+from deinplace.analysis import declared, dtypes, facts, modules, ops, writes
 from deinplace.analysis.machine import Machine
+from deinplace.analysis.unknown import unknown
 from deinplace.analysis.values import NONE, Const, Obj, Other, Ref, Ten, Value
 from deinplace.catalog import FunctionInfo
 
@@ -23,7 +24,7 @@ def method(m: Machine, base: Ten, name: str, args: list[Value], keywords: dict[s
     entry = facts.method(name)
     if "subclass" in name:
         # Of a class of the program's own, whose operators may do anything.
-        made = calls.unknown(m, base, [base, *args], keywords, node, f".{name}")
+        made = unknown(m, base, [base, *args], keywords, node, f".{name}")
         m.escape(made, f"is of a class of its own, by .{name}()")
         return made
     if m.kind(base) == "unknown":
@@ -32,10 +33,10 @@ def method(m: Machine, base: Ten, name: str, args: list[Value], keywords: dict[s
                 declared.used_as(m, base, "container")
             m.escape(base, f"has .{name}() called")
             held = _held(m, base, name, args)
-            return held if held is not None else calls.unknown(m, base, [base, *args], keywords, node, f".{name}")
+            return held if held is not None else unknown(m, base, [base, *args], keywords, node, f".{name}")
         m.refine(base, f"has .{name}() called", "likely")
     if entry is None:
-        return calls.unknown(m, base, [base, *args], keywords, node, f".{name}")
+        return unknown(m, base, [base, *args], keywords, node, f".{name}")
     if name in ("backward",):
         return _backward(m, base)
     if name in ("set_", "swap_"):
@@ -182,7 +183,7 @@ def torch_call(m: Machine, name: str, args: list[Value], keywords: dict[str, Val
     if entry is None:
         if last in ("manual_seed", "seed", "set_default_dtype", "device", "Generator", "Size"):
             return Other("number")
-        return calls.unknown(m, Ref(name), args, keywords, node, name)
+        return unknown(m, Ref(name), args, keywords, node, name)
     return _function(m, name, last, entry, args, keywords, node)
 
 
