@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from deinplace.analysis.index import MANY, Index
-from deinplace.analysis.run import FUNCTION_STEPS, analyse
+from deinplace.analysis.run import analyse
 from deinplace.analysis.scout.state import STEPS
 from deinplace.analysis.source import Source
+from deinplace.analysis.units import FUNCTION_STEPS
 from deinplace.analysis.wanted import BRIEF, suspects
 from deinplace.rules import all_rules
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from deinplace.analysis.index import Index
-from deinplace.analysis.run import Report, analyse
+from deinplace.analysis.report import Report
+from deinplace.analysis.run import analyse
 from deinplace.analysis.safety import compare
 from deinplace.analysis.session import Session, merged
 from deinplace.analysis.source import Source

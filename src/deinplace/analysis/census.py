@@ -11,7 +11,8 @@ from deinplace.analysis import facts, prefilter
 from deinplace.analysis.check import wanted_units
 from deinplace.analysis.imports import dotted_path
 from deinplace.analysis.index import Index, ModuleInfo
-from deinplace.analysis.run import Report, analyse
+from deinplace.analysis.report import Report
+from deinplace.analysis.run import analyse
 from deinplace.analysis.source import Source, span_of
 from deinplace.model import Span
 

@@ -8,7 +8,8 @@ from dataclasses import replace
 from deinplace.analysis import prefilter, suppress
 from deinplace.analysis.hazard import Fault, faults
 from deinplace.analysis.index import Index
-from deinplace.analysis.run import Refine, Report, Spread, Unit, analyse
+from deinplace.analysis.report import Refine, Report, Unit
+from deinplace.analysis.run import Spread, analyse
 from deinplace.analysis.source import Source
 from deinplace.analysis.wanted import suspects, worth_a_look
 from deinplace.model import Finding

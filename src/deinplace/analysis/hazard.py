@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from deinplace.analysis.records import Save, Write
-from deinplace.analysis.run import Hit, Report
+from deinplace.analysis.report import Hit, Report
 from deinplace.model import Evidence, Place, Span
 
 RULES = {

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from deinplace.analysis.records import Write
-from deinplace.analysis.run import Hit, Report, Unit
+from deinplace.analysis.report import Hit, Report, Unit
 
 Key = tuple[str, str, str, str, str]
 

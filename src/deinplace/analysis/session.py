@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 
 from deinplace.analysis.index import FunctionInfo, Index, ModuleInfo, read_module
 from deinplace.analysis.machine import Machine
-from deinplace.analysis.run import Report, Unit, _alone, analyse, make
+from deinplace.analysis.report import Report, Unit
+from deinplace.analysis.run import analyse, make
 from deinplace.analysis.source import Function, Source
 from deinplace.analysis.terms import Terms
+from deinplace.analysis.units import run_alone
 from deinplace.model import Edit
 
 
@@ -145,7 +147,7 @@ class Session:
             for unit in self.report.ran:
                 if unit in units and unit not in apart:
                     info = self._alone[unit]
-                    _alone(self.machine, out, self.index.modules[info.path], info)
+                    run_alone(self.machine, out, self.index.modules[info.path], info)
         finally:
             self.index.modules.update(kept)
             self.machine.patched = {}

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 
 from deinplace.analysis import prefilter
 from deinplace.analysis.index import ClassInfo, FunctionInfo, Index, ModuleInfo
-from deinplace.analysis.run import FUNCTION_STEPS, Unit
+from deinplace.analysis.report import Unit
 from deinplace.analysis.scan import Scan, scan
 from deinplace.analysis.scout import Looker, suspicious
 from deinplace.analysis.triage import Triage
+from deinplace.analysis.units import FUNCTION_STEPS
 
 BRIEF = 1_000
 """So many steps a function may take that even a quick look found too large, in a large project: it finds nothing more

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from deinplace.analysis.records import Write
-from deinplace.analysis.run import Report
+from deinplace.analysis.report import Report
 from deinplace.analysis.source import Source, span_of
 from deinplace.model import Span
 from deinplace.typing_evidence.checkers import CHECKERS, SECONDS, Checker, CheckerError, Revealed

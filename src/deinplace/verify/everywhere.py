@@ -9,7 +9,8 @@ from deinplace.analysis import safety
 from deinplace.analysis.index import Index
 from deinplace.analysis.prefilter import may_hold_site, places
 from deinplace.analysis.records import Write
-from deinplace.analysis.run import Refine, Report, Unit, analyse
+from deinplace.analysis.report import Refine, Report, Unit
+from deinplace.analysis.run import analyse
 from deinplace.analysis.safety import Safety
 from deinplace.analysis.session import Session, merged
 from deinplace.analysis.source import Source

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from deinplace.analysis.records import Save, Write
-from deinplace.analysis.run import Hit
+from deinplace.analysis.report import Hit
 from deinplace.model import Conflict, Event, ModuleInfo
 from deinplace.rules.base import Incident
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from deinplace.analysis.run import Refine
+from deinplace.analysis.report import Refine
 from deinplace.analysis.source import Source
 from deinplace.model import FileChange, ModeVerdict, Outcome, Raised, Verdict
 from deinplace.rules import rule

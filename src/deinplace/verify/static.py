@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from deinplace.analysis import safety
 from deinplace.analysis.hazard import of_hit
 from deinplace.analysis.records import Write
-from deinplace.analysis.run import Hit, Refine, Report, Unit
+from deinplace.analysis.report import Hit, Refine, Report, Unit
 from deinplace.analysis.safety import Safety
 from deinplace.analysis.source import Source
 from deinplace.model import (
