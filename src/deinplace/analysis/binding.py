@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from deinplace.analysis import attributes
+from deinplace.analysis import attributes, elements
 from deinplace.analysis.expressions import evaluate
 from deinplace.analysis.iteration import iterate
 from deinplace.analysis.machine import Machine
@@ -32,7 +32,7 @@ def assign(m: Machine, target: ast.expr, value: Value) -> None:
         attributes.store(m, evaluate(m, target.value), target, value)
     elif isinstance(target, ast.Subscript):
         base = evaluate(m, target.value)
-        attributes.store_item(m, base, evaluate(m, target.slice), target, value)
+        elements.store_item(m, base, evaluate(m, target.slice), target, value)
 
 
 def bind(m: Machine, name: str, value: Value) -> None:
@@ -60,7 +60,7 @@ def unpack(m: Machine, targets: list[ast.expr], value: Value) -> list[tuple[ast.
         middle = m.sequence(items[star : len(items) - tail])
         return list(zip(targets, [*items[:star], middle, *items[len(items) - tail :]], strict=False))
     if isinstance(value, Ten):
-        return [(t, attributes.part(m, value, n)) for n, t in enumerate(targets)]
+        return [(t, elements.part(m, value, n)) for n, t in enumerate(targets)]
     if isinstance(value, Union):
         each = [unpack(m, targets, option) for option in value.options if option != NONE] or [unpack(m, targets, NONE)]
         return [(pairs[0][0], union(tuple(v for _, v in pairs))) for pairs in zip(*each, strict=False)]

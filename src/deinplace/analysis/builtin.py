@@ -36,7 +36,7 @@ def function(m: Machine, name: str, args: list[Value], keywords: dict[str, Value
     for value in keywords.values():
         if isinstance(value, (Fn, Lam)):
             m.escape(value, f"is called by {name}()")
-    handler = _FUNCTIONS.get(name)
+    handler = _FUNCTIONS.get(name) or reflection.FUNCTIONS.get(name)
     if handler is not None:
         return handler(m, args, keywords, node)
     if name == "isinstance" and len(args) == 2:
@@ -239,7 +239,6 @@ _FUNCTIONS: dict[str, Callable[[Machine, list[Value], dict[str, Value], ast.AST]
     "frozenset": lambda m, a, k, n: _unordered(m, a, "set"),
     "collections.Counter": lambda m, a, k, n: _unordered(m, a, "counter"),
     "collections.deque": _list,
-    **reflection.FUNCTIONS,
     "copy.copy": copy,
     "copy.deepcopy": deepcopy,
     "map": lambda m, a, k, n: (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from deinplace.analysis import builtin, containers, context, modules, ops, tensors, writes
+from deinplace.analysis import builtin, containers, context, members, modules, ops, tensors, writes
 from deinplace.analysis.inline import briefly, call_lambda, inline
 from deinplace.analysis.instances import instantiate
 from deinplace.analysis.iteration import iterate
@@ -134,7 +134,7 @@ def _method(m: Machine, func: Bound, args: list[Value], keywords: Keywords, node
         writes.other(m, node, base)
     if isinstance(base, Obj):
         if base.what in ("module", "instance"):
-            found = modules.method(m, base, func.attr, args, keywords, node)
+            found = members.method(m, base, func.attr, args, keywords, node)
             return found if found is not None else unknown(m, func, [base, *args], keywords, node, f".{func.attr}")
         return containers.container(m, base, func.attr, args, keywords, node)
     if isinstance(base, Other) and base.what.startswith("optimizer"):

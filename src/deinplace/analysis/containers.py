@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from deinplace.analysis import attributes
+from deinplace.analysis import elements
 from deinplace.analysis.iteration import every
 from deinplace.analysis.machine import Machine
 from deinplace.analysis.values import (
@@ -76,10 +76,10 @@ _METHODS = {"list": frozenset(dir(list)), "tuple": frozenset(dir(tuple))}
 
 def _list_method(m: Machine, base: Obj, content: Items, attr: str, args: list[Value], node: ast.AST) -> Value:
     if attr == "append" and args:
-        attributes.extend(m, base, [args[0]], False)
+        elements.extend(m, base, [args[0]], False)
         return NONE
     if attr == "extend" and args:
-        attributes.extend(m, base, *every(m, args[0], node))
+        elements.extend(m, base, *every(m, args[0], node))
         return NONE
     if attr == "insert" and len(args) > 1:
         items = list(content.items)

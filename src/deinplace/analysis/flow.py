@@ -8,11 +8,12 @@ from dataclasses import replace
 
 from deinplace.analysis import context, declared
 from deinplace.analysis.binding import assign, bind
-from deinplace.analysis.expressions import evaluate, truth
+from deinplace.analysis.expressions import evaluate
 from deinplace.analysis.iteration import iterate
 from deinplace.analysis.machine import Machine
 from deinplace.analysis.memory import Memory, tensors_in
 from deinplace.analysis.names import lookup
+from deinplace.analysis.operators import truth
 from deinplace.analysis.records import Loop
 from deinplace.analysis.source import names_in
 from deinplace.analysis.values import (

@@ -9,8 +9,8 @@ from deinplace.analysis.context import special
 from deinplace.analysis.index import ClassInfo, FunctionInfo
 from deinplace.analysis.inline import inline
 from deinplace.analysis.machine import Machine
+from deinplace.analysis.members import walk
 from deinplace.analysis.memory import Memory
-from deinplace.analysis.modules import walk
 from deinplace.analysis.records import Added, ExhaustedError, Settled
 from deinplace.analysis.values import Cls, Fn, Obj, Other, Value
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
-from deinplace.analysis import attributes, context, declared, facts, flow, writes
+from deinplace.analysis import attributes, context, declared, elements, facts, flow, writes
 from deinplace.analysis.binding import assign, bind, delete
-from deinplace.analysis.expressions import OPERATORS, binary, evaluate
+from deinplace.analysis.expressions import evaluate
 from deinplace.analysis.iteration import every
 from deinplace.analysis.machine import Machine
 from deinplace.analysis.names import import_statement, lookup
+from deinplace.analysis.operators import OPERATORS, binary
 from deinplace.analysis.records import UnreachedError
 from deinplace.analysis.source import names_in, span_of
 from deinplace.analysis.values import (
@@ -69,7 +70,7 @@ def _augmented(m: Machine, node: ast.AugAssign) -> None:
     else:
         base = evaluate(m, target.value)
         index = evaluate(m, target.slice)
-        old = attributes.item(m, base, index, target)
+        old = elements.item(m, base, index, target)
     right = evaluate(m, node.value)
     name = OPERATORS[type(node.op)][0]
     m.frame.node = node
@@ -83,7 +84,7 @@ def _augmented(m: Machine, node: ast.AugAssign) -> None:
             known = len(m.saves)
             fresh = binary(m, node.op, old, right, node, (target, node.value))
             _as_in_place(m, known, old, fresh, span_of(target))
-            attributes.store_item(m, base, index, target, fresh, "+=", node)
+            elements.store_item(m, base, index, target, fresh, "+=", node)
             return
         parts = {"other": node.value}
         value: Value = writes.apply(m, old, name, {"other": right}, node, "aug", parts)
@@ -94,7 +95,7 @@ def _augmented(m: Machine, node: ast.AugAssign) -> None:
     elif isinstance(target, ast.Attribute):
         attributes.store(m, base, target, value, quiet=True)
     else:
-        attributes.store_item(m, base, index, target, value, quiet=True)
+        elements.store_item(m, base, index, target, value, quiet=True)
 
 
 def _as_in_place(m: Machine, known: int, old: Ten, fresh: Value, span: Span) -> None:
@@ -114,7 +115,7 @@ def _plain(m: Machine, node: ast.AugAssign, old: Value, right: Value, target: as
     """An augmented assignment to something that is not a tensor."""
     writes.other(m, node, old)
     if isinstance(old, Obj) and old.what == "list" and isinstance(node.op, ast.Add):
-        attributes.extend(m, old, *every(m, right, node))
+        elements.extend(m, old, *every(m, right, node))
         return old
     owner = m.class_of(old)
     if owner is not None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from deinplace.analysis import declared, dtypes, facts, modules, ops, writes
 from deinplace.analysis.machine import Machine
+from deinplace.analysis.members import leaf
 from deinplace.analysis.unknown import unknown
 from deinplace.analysis.values import NONE, Const, Obj, Other, Ref, Ten, Value
 from deinplace.catalog import FunctionInfo
@@ -259,11 +260,11 @@ def _parameter(m: Machine, args: list[Value], last: str) -> Value:
     first = args[0] if args else NONE
     if isinstance(first, Ten):
         m.escape(first, f"shares memory with a {last}")
-        made = modules.leaf(m, "an nn.Parameter", m.read(first), "parameter" if last == "Parameter" else "buffer")
+        made = leaf(m, "an nn.Parameter", m.read(first), "parameter" if last == "Parameter" else "buffer")
         m.escape(first, "became a Parameter")
         m.update(made.sids[0], dtype=m.dtype_of(first) or "float")
         return made
-    return modules.leaf(m, "an nn.Parameter", m.terms.make("parameter", m.serial()))
+    return leaf(m, "an nn.Parameter", m.terms.make("parameter", m.serial()))
 
 
 def _initialise(m: Machine, args: list[Value], name: str, node: ast.AST) -> Value:
@@ -286,6 +287,3 @@ def _gradients(m: Machine, args: list[Value], last: str) -> Value:
         for t in wanted
     ]
     return m.sequence(items or [m.tensor("a gradient", m.terms.make("gradient", m.serial()))], "tuple")
-
-
-__all__ = ["Obj", "dtypes", "method", "torch_call"]

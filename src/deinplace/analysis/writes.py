@@ -6,7 +6,7 @@ import ast
 from collections.abc import Sequence
 from dataclasses import replace
 
-from deinplace.analysis import declared, dtypes, facts, ops, shapes, signs
+from deinplace.analysis import declared, dtypes, facts, ops, shapes, sharing, signs
 from deinplace.analysis.machine import Machine
 from deinplace.analysis.memory import stronger
 from deinplace.analysis.records import Write
@@ -50,7 +50,7 @@ def apply(
         # Refused as it stands; what can be meant is a division in whole numbers.
         term = m.terms.make("floor_divide", m.read(target), m.term_of(Const(divisor)))
     tensors = [t for v in (*named.values(), *keywords.values()) for t in ops.tensors(m, v)]
-    graph = ops.graph(m, term, [target, *tensors])
+    graph = sharing.graph(m, term, [target, *tensors])
     if m.grad != "off":
         made = m.node([target, *tensors])
         # first: an argument that shares the memory of the target is overwritten by the operation that saved it
