@@ -7,14 +7,12 @@ from dataclasses import dataclass, field
 
 from deinplace.analysis.source import Function, Source
 from deinplace.model import Edit
-from deinplace.rewrite.block import indent_unit
-from deinplace.rules import _bindings as names
 from deinplace.rules import _lines as lines
-from deinplace.rules._actions import Action, helper_of, of_statement
+from deinplace.rules._actions import Action, of_statement
 from deinplace.rules._freezes import only_freezes
-from deinplace.rules._intent import argument_for
 from deinplace.rules._optimizers import held, holds, inputs, related
 from deinplace.rules._scene import Scene, between, inner_chain, reads
+from deinplace.rules._steps import guarded, hands_back, inside, is_own, only_concerns, stable
 from deinplace.rules.base import Project
 
 
@@ -149,120 +147,25 @@ def _take_out(view: Scene, project: Project, plan: Plan) -> list[str] | None:
     if view.step.owner is not view.scope:
         return _out_of_helper(view, project, plan)
     whole = view.block[view.first]
-    moved = [whole] if whole is view.step.top or _only_concerns(view, whole) else [view.step.top]
+    moved = [whole] if whole is view.step.top or only_concerns(view, whole) else [view.step.top]
     code: list[str] = []
     if moved == [whole]:
         guards: list[ast.stmt] = []
     else:
         guards = inner_chain(source, view.step.top, view.block)
-        if not all(_stable(view, g) for g in guards):
+        if not all(stable(view, g) for g in guards):
             return None
-    moved += [s for s in between(view) if not _inside(source, s, whole if moved == [whole] else None) and _own(view, s)]
+    moved += [
+        s for s in between(view) if not inside(source, s, whole if moved == [whole] else None) and is_own(view, s)
+    ]
     for statement in moved:
         text, edit = lines.code_lines(source, statement), lines.delete(source, statement)
         if text is None or edit is None:
             return None
         plan.edits.append(edit)
-        nested = guards if _inside(source, statement, whole) and moved[0] is not whole else []
-        code += _guarded(source, nested, text)
+        nested = guards if inside(source, statement, whole) and moved[0] is not whole else []
+        code += guarded(source, nested, text)
     return code
-
-
-def _inside(source: Source, statement: ast.stmt, holder: ast.stmt | None) -> bool:
-    return holder is not None and (statement is holder or any(n is holder for n in source.ancestors(statement)))
-
-
-def _guarded(source: Source, guards: list[ast.stmt], text: list[str]) -> list[str]:
-    code: list[str] = []
-    unit = indent_unit(source, guards[0].body[0]) if guards and isinstance(guards[0], ast.If | ast.With) else ""
-    for depth, guard in enumerate(guards):
-        head = guard.test if isinstance(guard, ast.If) else None
-        if head is not None:
-            code.append(unit * depth + f"if {ast.unparse(head)}:")
-        elif isinstance(guard, ast.With):
-            code.append(unit * depth + "with " + ", ".join(ast.unparse(i) for i in guard.items) + ":")
-    return code + [unit * len(guards) + line if line else line for line in text]
-
-
-def _stable(view: Scene, guard: ast.stmt) -> bool:
-    """A condition that says the same again behind the backward, or a context in which a step may be repeated."""
-    if isinstance(guard, ast.With):
-        return all("autocast" in ast.unparse(i.context_expr) and i.optional_vars is None for i in guard.items)
-    if not isinstance(guard, ast.If) or not any(_inside(view.source, view.step.top, s) for s in guard.body):
-        return False
-    if any(isinstance(n, ast.Call | ast.NamedExpr | ast.Await) for n in ast.walk(guard.test)):
-        return False
-    read = {text for n in ast.walk(guard.test) if isinstance(n, ast.Name | ast.Attribute) for text in [ast.unparse(n)]}
-    for statement in between(view):
-        for node in ast.walk(statement):
-            targets = (
-                node.targets
-                if isinstance(node, ast.Assign)
-                else [node.target]
-                if isinstance(node, ast.AugAssign)
-                else []
-            )
-            if any(ast.unparse(t) in read for target in targets for t in names.flat(target)):
-                return False
-    return True
-
-
-def _only_concerns(view: Scene, statement: ast.stmt) -> bool:
-    """A compound statement whose body does nothing but step this optimizer and reset its gradients."""
-    if not isinstance(statement, ast.If) or statement.orelse or not _stable(view, statement):
-        return False
-    return all(s is view.step.top or _own(view, s) for s in statement.body)
-
-
-def _own(view: Scene, statement: ast.stmt) -> bool:
-    """A statement that belongs to the step: it resets its gradients, its schedule, or clamps what it wrote."""
-    source, known = view.source, view.held
-    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
-        found = of_statement(source, statement, view.scope)
-        if not found:
-            return _clamps(view, statement)
-        if len(found) != 1 or found[0].call is not statement.value:
-            return False
-        action = found[0]
-        if action.kind == "zero":
-            return action.subject == view.optimizer or (known is not None and known.roots == {action.subject})
-        if action.kind == "schedule":
-            values = (
-                ast.unparse(a.value) for a in names.assignments(source.tree, action.subject) if a.value is not None
-            )
-            return any(f"({view.optimizer}" in v for v in values)
-        return False
-    return _clamps(view, statement)
-
-
-def _clamps(view: Scene, statement: ast.stmt) -> bool:
-    """`for p in net.parameters(): p.data.clamp_(...)` over the parameters of this optimizer alone, or a call of it."""
-    known = view.held
-    body, passed = _helper_body(view.source, statement)
-    while isinstance(body, ast.With) and len(body.body) == 1 and "no_grad" in ast.unparse(body.items[0]):
-        body = body.body[0]
-    if known is None or not isinstance(body, ast.For) or not isinstance(body.target, ast.Name):
-        return False
-    over = body.iter
-    if not (isinstance(over, ast.Call) and isinstance(over.func, ast.Attribute) and over.func.attr == "parameters"):
-        return False
-    if passed.get(ast.unparse(over.func.value), ast.unparse(over.func.value)) not in known.roots:
-        return False
-    written = [names.written(s) for s in body.body]
-    return all(w is not None and ast.unparse(names.root(w)) == body.target.id for w in written)
-
-
-def _helper_body(source: Source, statement: ast.stmt) -> tuple[ast.stmt, dict[str, str]]:
-    """The one statement of the helper that a statement calls, and what is passed to it; or the statement itself."""
-    call = statement.value if isinstance(statement, ast.Expr) else None
-    helper = helper_of(source, call) if isinstance(call, ast.Call) else None
-    if helper is None or not isinstance(call, ast.Call) or helper.decorator_list:
-        return statement, {}
-    inner = [s for s in helper.body if not (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))]
-    if len(inner) != 1:
-        return statement, {}
-    taken = {p: argument_for(call, helper, p) for p in names.parameters(helper) if p != "self"}
-    return inner[0], {p: "" if a is None else ast.unparse(a) for p, a in taken.items()}
 
 
 def _pass_by(view: Scene, project: Project, plan: Plan) -> bool:
@@ -270,7 +173,7 @@ def _pass_by(view: Scene, project: Project, plan: Plan) -> bool:
     known = view.held
     roots = known.roots if known is not None else frozenset()
     for statement in between(view):
-        if _own(view, statement) or only_freezes(view.source, project, statement):
+        if is_own(view, statement) or only_freezes(view.source, project, statement):
             continue
         for action in of_statement(view.source, statement, view.scope):
             if action.kind == "scaler":
@@ -338,12 +241,12 @@ def _out_of_helper(view: Scene, project: Project, plan: Plan) -> list[str] | Non
     if view.step.local != view.step.subject or call_sites(project, owner) != 1 or not isinstance(statement, ast.Expr):
         return None
     if inner_chain(source, view.step.top, view.block) and not all(
-        _stable(view, g) for g in inner_chain(source, view.step.top, view.block)
+        stable(view, g) for g in inner_chain(source, view.step.top, view.block)
     ):
         return None
     rest = found[0][found[1] + 1 :]
-    own = [s for s in rest if _own(view, s)]
-    if any(s not in own and not _hands_back(s) for s in rest):
+    own = [s for s in rest if is_own(view, s)]
+    if any(s not in own and not hands_back(s) for s in rest):
         return None
     code: list[str] = []
     for item in (statement, *own):
@@ -352,13 +255,7 @@ def _out_of_helper(view: Scene, project: Project, plan: Plan) -> list[str] | Non
             return None
         plan.edits.append(edit)
         code += text
-    return _guarded(source, inner_chain(source, view.step.top, view.block), code)
-
-
-def _hands_back(statement: ast.stmt) -> bool:
-    """A `return` that runs no module."""
-    calls = (n for n in ast.walk(statement) if isinstance(n, ast.Call))
-    return isinstance(statement, ast.Return) and all(ast.unparse(c.func).endswith((".item", ".detach")) for c in calls)
+    return guarded(source, inner_chain(source, view.step.top, view.block), code)
 
 
 def keep_graph(view: Scene) -> Edit | None:
