@@ -15,8 +15,7 @@ from deinplace.analysis.source import Source
 from deinplace.model import Finding, Span
 
 _COMMENT = re.compile(r"#\s*deinplace:\s*(file-ignore|ignore|off|on)\b(?:\[([^\]]*)\])?\s*(.*)")
-_MAY = re.compile(r"deinplace:|noqa[^\n]*dip\d", re.IGNORECASE)
-"""What a file holds that has any: the others' comments are not looked for."""
+_MAY = re.compile(r"deinplace:|noqa[^\n]*dip\d")
 _NOQA = re.compile(r"#\s*noqa:\s*([A-Z]+\d+(?:[\s,]+[A-Z]+\d+)*)", re.IGNORECASE)
 BAD, UNUSED = ("DIP900", "bad-suppression"), ("DIP901", "unused-suppression")
 PAGES = {
@@ -77,7 +76,7 @@ class Unused:
 def apply(source: Source, findings: Iterable[Finding]) -> list[Finding]:
     """A file's findings, the silenced ones marked so, and findings about the comments themselves."""
     found = [by_settings(source, finding) for finding in findings]
-    if _MAY.search(source.text) is None:
+    if not _may_hold_any(source):
         return found
     comments, bad = read(source)
     out: list[Finding] = []
@@ -88,6 +87,12 @@ def apply(source: Source, findings: Iterable[Finding]) -> list[Finding]:
         out.append(finding)
     spare = [_about(source, UNUSED, u.comment.span, u.message) for u in unused(source, found)]
     return [*out, *(by_settings(source, finding) for finding in (*spare, *bad))]
+
+
+def _may_hold_any(source: Source) -> bool:
+    """False for most files: their comments are not looked for."""
+    text = source.text.lower()
+    return ("deinplace:" in text or "dip" in text) and _MAY.search(text) is not None
 
 
 def by_settings(source: Source, finding: Finding) -> Finding:
@@ -113,7 +118,7 @@ def silenced(source: Source, code: str, name: str, span: Span) -> bool:
     """True where the settings, or a comment of the file, silence a rule on one of a span's lines."""
     if code in source.silent:
         return True
-    if _MAY.search(source.text) is None:
+    if not _may_hold_any(source):
         return False
     return any(comment.silences(code, name, span) for comment in read(source)[0])
 

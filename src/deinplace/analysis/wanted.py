@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 
@@ -18,7 +17,6 @@ from deinplace.analysis.units import FUNCTION_STEPS
 BRIEF = 1_000
 """So many steps a function may take that even a quick look found too large, in a large project: it finds nothing more
 with more of them."""
-_LINE = re.compile(r"\n")
 _COMMON = frozenset({*dir(object), *dir(dict), *dir(list), *dir(set), "__call__"})
 """Names that everything has: that one is called says nothing about who answers."""
 
@@ -112,8 +110,13 @@ def _writes(triage: Triage, candidate: _Candidate) -> bool:
 def _places(module: ModuleInfo) -> list[int]:
     """The lines on which something looks like a write, in order."""
     text = module.source.text
-    ends = [m.start() for m in _LINE.finditer(text)]
-    return [bisect_left(ends, at) + 1 for at in prefilter.places(text)]
+    found: list[int] = []
+    line, seen = 1, 0
+    for at in prefilter.places(text):
+        line += text.count("\n", seen, at)
+        seen = at
+        found.append(line)
+    return found
 
 
 def _at_top(module: ModuleInfo, lines: list[int]) -> bool:

@@ -117,9 +117,9 @@ def cells_of(value: Iterable[Member], depth: int = 3) -> set[int]:
     """The cells that a value lies in, or that it holds."""
     out: set[int] = set()
     for member in value:
-        if isinstance(member, int):
+        if type(member) is int:
             out.add(member)
-        elif isinstance(member, Box) and depth:
+        elif type(member) is Box and depth:
             out |= cells_of(contents(member), depth - 1)
     return out
 

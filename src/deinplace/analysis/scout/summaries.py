@@ -23,20 +23,23 @@ Keywords = dict[str, Value]
 
 def kind(s: Scout, value: Value) -> object:
     """What a summary depends on: all but the very cells."""
-    held = set(value)
+    held: set[Member | str] = set(value)
     for member in value:
-        if isinstance(member, Box):
+        if type(member) is Box:
             held.discard(member)
-            held |= {m for m in _inside(member) if not isinstance(m, Box)}
+            held.update([m for m in _inside(member) if type(m) is not Box])
             held.add("box")
-    cells = {m for m in held if isinstance(m, int)}
+    cells = {m for m in held if type(m) is int}
+    if not cells:
+        return frozenset(held), False, False, True, False
     rest = frozenset(held - cells)
-    return rest, bool(cells), bool(cells & s.likely), cells <= s.constant, not cells.isdisjoint(s.leaves)
+    return rest, True, bool(cells & s.likely), cells <= s.constant, not cells.isdisjoint(s.leaves)
 
 
 def _inside(box: Box, depth: int = 3) -> Value:
     held = contents(box)
-    return held.union(*(_inside(m, depth - 1) for m in held if isinstance(m, Box))) if depth else held
+    boxes = [m for m in held if type(m) is Box] if depth else ()
+    return held.union(*[_inside(m, depth - 1) for m in boxes]) if boxes else held
 
 
 def call_code(s: Scout, code: Code, args: list[Value], keywords: Keywords) -> Value:
@@ -169,9 +172,9 @@ def _moved(value: Value, places: dict[int, set[int]], depth: int) -> Value:
     """A result with the cells of the arguments in place of those of the parameters."""
     out: set[Member] = set()
     for member in value:
-        if isinstance(member, int) and member in places:
+        if type(member) is int and member in places:
             out |= places[member]
-        elif isinstance(member, Box) and depth:
+        elif type(member) is Box and depth:
             inner = [_moved(v, places, depth - 1) for v in member.items]
             named = {k: _moved(v, places, depth - 1) for k, v in member.named.items()}
             out.add(Box(inner, _moved(member.rest, places, depth - 1), named))
