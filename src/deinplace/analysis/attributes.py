@@ -85,7 +85,7 @@ def _tensor_attribute(m: Machine, base: Ten, attr: str) -> Value:
     if attr == "data" and (known or facts.method("data") is not None):
         return replace(base, cut=True) if known else m.outside(("attr", base.sids, attr), "attribute", "`.data`")
     if attr == "grad":
-        term = m.terms.make("grad", m.read(base), len(m.sinks))
+        term = m.terms.make("grad", m.read(base), m.own_graph(base), len(m.sinks))
         return m.outside(
             ("attr", base.sids, "grad"),
             "attribute",
@@ -98,7 +98,7 @@ def _tensor_attribute(m: Machine, base: Ten, attr: str) -> Value:
         )
     entry = facts.method(attr)
     if known and attr in _PLAIN:
-        return Other("number", m.terms.make(attr, m.read(base)))
+        return Other("number", m.terms.make(attr, m.read(base), *([m.own_graph(base)] if attr == "is_leaf" else [])))
     if entry is not None and getattr(entry, "attribute", False) and known:
         return ops.operate(m, attr, {"self": base}, m.frame.node or ast.Pass(), {}, entry=entry)
     if entry is not None and not getattr(entry, "attribute", False):
@@ -186,7 +186,7 @@ def store(m: Machine, base: Value, target: ast.Attribute, value: Value, quiet: b
             m.escape(value, "became the data of another tensor")
             writes.record(m, replace(base, cut=True), "set_data", m.frame.node or target, "setattr")
         elif not quiet:
-            m.observe("set", attr, m.read(base), m.term_of(value), m.graphs_of(value))
+            m.observe("set", attr, m.read(base), m.own_graph(base), m.term_of(value), m.graphs_of(value))
             m.escape(value, "was stored elsewhere")
             if attr != "requires_grad" and value != NONE:
                 m.escape(base, f"holds an attribute `{attr}`")  # a new tensor would not

@@ -79,11 +79,24 @@ class Machine(Store):
         graph = 0 if value.cut else self.m.storage(value.sids[0]).graph
         return self.terms.get(graph, value.path) if graph else 0
 
+    def own_graph(self, value: Ten) -> int:
+        """The same for whoever may ask for a tensor's own gradient: a leaf is told from a copy of it.
+
+        A copy computes the same, but it is no leaf: backward leaves no `.grad` there, and what was computed from the
+        leaf before does not lead to it. What came from outside may be a leaf until an operation of this run writes it.
+        """
+        if value.choice is not None:
+            return self._chosen(value, self.own_graph, {})
+        graph = self.graph_of(value)
+        known = self.m.storage(value.sids[0])
+        made = value.cut or value.path or known.nodes or (known.origin == "fresh" and "leaf" not in known.flags)
+        return graph if made or not graph else self.terms.make("own", graph)
+
     def graphs_of(self, value: Value) -> int:
         """The term of how gradients leave the tensors that a value is or holds; 0 for none."""
         if isinstance(value, Ten):
-            return self.graph_of(value)
-        graphs = [self.graph_of(t) for t in tensors_in(value, self.m)]
+            return self.own_graph(value)
+        graphs = [self.own_graph(t) for t in tensors_in(value, self.m)]
         return self.terms.make("graphs", *graphs) if any(graphs) else 0
 
     def grad_of(self, value: Ten) -> Grad:
@@ -96,6 +109,16 @@ class Machine(Store):
     def nodes_of(self, value: Ten) -> frozenset[int]:
         """The backward nodes that made a tensor."""
         return NO_IDS if value.cut else NO_IDS.union(*(self.m.storage(s).nodes for s in value.sids))
+
+    def behind(self, nodes: frozenset[int]) -> frozenset[int]:
+        """Backward nodes, and all that they lead to."""
+        seen, todo = set(nodes), list(nodes)
+        while todo:
+            for parent in self.parents[todo.pop()]:
+                if parent not in seen:
+                    seen.add(parent)
+                    todo.append(parent)
+        return frozenset(seen)
 
     def dtype_of(self, value: Ten) -> str:
         """A tensor's dtype where it is known."""

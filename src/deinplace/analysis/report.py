@@ -66,7 +66,7 @@ def hits_of(machine: Machine, unit: Unit) -> list[Hit]:
     out: list[Hit] = []
     closures: list[tuple[int, frozenset[int]]] = []
     for nodes, time in machine.sinks:
-        closures.append((time, _ancestors(machine, nodes)))
+        closures.append((time, machine.behind(nodes)))
     for write in machine.writes:
         for numbers, certain in ((write.hits, True), (write.maybe, False)):
             for number in numbers:
@@ -74,14 +74,3 @@ def hits_of(machine: Machine, unit: Unit) -> list[Hit]:
                 if any(time > write.time and save.node in reach for time, reach in closures):
                     out.append(Hit(write, save, certain, unit))
     return out
-
-
-def _ancestors(machine: Machine, nodes: frozenset[int]) -> frozenset[int]:
-    seen = set(nodes)
-    todo = list(nodes)
-    while todo:
-        for parent in machine.parents[todo.pop()]:
-            if parent not in seen:
-                seen.add(parent)
-                todo.append(parent)
-    return frozenset(seen)

@@ -177,7 +177,7 @@ def torch_call(m: Machine, name: str, args: list[Value], keywords: dict[str, Val
     if name.startswith("torch.nn.init."):
         return _initialise(m, args, name, node)
     if name in ("torch.autograd.grad", "torch.autograd.backward"):
-        return _gradients(m, args, last)
+        return _gradients(m, args, keywords, last)
     entry = facts.function(name)
     if entry is None and name.startswith("torch.Tensor.") and args and isinstance(args[0], Ten):
         return method(m, args[0], last, args[1:], keywords, node)
@@ -277,11 +277,15 @@ def _initialise(m: Machine, args: list[Value], name: str, node: ast.AST) -> Valu
     return first
 
 
-def _gradients(m: Machine, args: list[Value], last: str) -> Value:
-    outputs = ops.tensors(m, args[0]) if args else []
+def _gradients(m: Machine, args: list[Value], keywords: dict[str, Value], last: str) -> Value:
+    named = dict(zip(("outputs", "inputs"), args, strict=False)) | keywords
+    outputs = ops.tensors(m, named.get("outputs", named.get("tensors", NONE)))
+    wanted = ops.tensors(m, named.get("inputs", NONE))
     m.observe(last, *((m.read(t), m.graph_of(t)) for t in outputs))
+    if m.traced:
+        led = m.behind(frozenset().union(*(m.nodes_of(t) for t in outputs)))
+        m.observe("asks for gradients", *((m.own_graph(t), m.nodes_of(t) <= led) for t in wanted))
     m.sink(outputs)
-    wanted = ops.tensors(m, args[1]) if len(args) > 1 else []
     items: list[Value] = [
         m.tensor("a gradient", m.terms.make("gradient", m.read(t), m.serial()), grad="maybe", dtype=m.dtype_of(t))
         for t in wanted
