@@ -47,6 +47,27 @@ FIXED = {
         ),
         "self.s.clone()",
     ),
+    "a-leaf-stays-the-leaf": (
+        (
+            "reg = (w ** 2).sum()\nfor _ in range(2):\n    ((w * 3).sum() + reg).backward(retain_graph=True)\n"
+            "    with torch.no_grad():\n        w -= w.grad\n"
+        ),
+        "reg = (w.clone() ** 2).sum()",
+    ),
+    "a-leaf-whose-gradient-is-asked-for": (
+        (
+            "cost = w.prod() + w.sum()\nfor _ in range(2):\n    g, = torch.autograd.grad(cost, [w], retain_graph=True)\n"
+            "    with torch.no_grad():\n        w.sub_(g)\n"
+        ),
+        "cost = w.clone().prod()",
+    ),
+    "leaves-in-a-list": (
+        (
+            "zs = [torch.ones(2, requires_grad=True) for _ in range(2)]\ncost = (zs[0] * zs[1]).sum()\nfor z in zs:\n"
+            "    cost.backward(retain_graph=True)\n    with torch.no_grad():\n        z -= z.grad\n"
+        ),
+        "cost = (zs[0].clone() * zs[1]).sum()",
+    ),
     "rows-of-a-loop": (
         (
             "def f(h, scales):\n    for row, s in zip(h, scales):\n        row.mul_(s)\n    return h\n\n\n"
@@ -123,6 +144,21 @@ LEFT = {
     ),
     "whole-numbers-below-zero": ("n = torch.tensor([-3, 3])\nn *= 0.5\nprint(n)\n", "seen-by-others"),
     "fraction-into-whole-numbers": ("n = torch.arange(4)\nn += 0.5\nprint(n)\n", "no-rewrite"),
+    "gradient-of-a-step-that-is-asked-for": (
+        (
+            "y = w * 2.0\ncost = (y * y).sum()\nwith torch.no_grad():\n    y.mul_(2.0)\n"
+            "print(torch.autograd.grad(cost, inputs=y))\n"
+        ),
+        "seen-by-others",
+    ),
+    "past-autograd-where-nothing-fails": (
+        "y = torch.exp(w)\nz = y.data\nz.mul_(2.0)\ny.sum().backward()\n",
+        "changes-meaning",
+    ),
+    "past-autograd-in-an-update": (
+        "reg = (w ** 2).sum()\nfor _ in range(2):\n    ((w * 3).sum() + reg).backward(retain_graph=True)\n    w.data -= w.grad\n",
+        "changes-meaning",
+    ),
     "retained-gradient": (
         "y = torch.exp(w)\ny.retain_grad()\ny *= 2.0\ny.sum().backward()\nprint(y.grad)\n",
         "hooked",
@@ -211,6 +247,15 @@ def test_leaves_with_a_reason(text: str, reason: str) -> None:
     found = choices(parse(START + text))
     assert [(c.rewrite, c.safety.reason_code) for c in found if c.safety.reason_code == reason]
     assert all(c.rewrite is None for c in found)
+
+
+def test_what_pytorch_does_not_notice_is_changed_only_when_told_to() -> None:
+    quiet, _ = LEFT["past-autograd-where-nothing-fails"]
+    assert [c.rewrite for c in choices(parse(START + quiet), unsafe=True)] == [
+        c.offered for c in choices(parse(START + quiet))
+    ]
+    loud = quiet.replace("y.sum()", "y += 1.0\ny.sum()")
+    assert all(c.rewrite is not None for c in choices(parse(START + loud)))
 
 
 @pytest.mark.parametrize("text", UNTOUCHED.values(), ids=UNTOUCHED)

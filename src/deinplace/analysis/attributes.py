@@ -83,7 +83,7 @@ def _tensor_attribute(m: Machine, base: Ten, attr: str) -> Value:
         m.refine(base, "has .shape", "likely")
         return Other("size", m.terms.make("shape", m.read(base)))
     if attr == "data" and (known or facts.method("data") is not None):
-        return replace(base, cut=True) if known else m.outside(("attr", base.sids, attr), "attribute", "`.data`")
+        return replace(base, cut="unseen") if known else m.outside(("attr", base.sids, attr), "attribute", "`.data`")
     if attr == "grad":
         term = m.terms.make("grad", m.read(base), m.own_graph(base), len(m.sinks))
         return m.outside(
@@ -184,7 +184,7 @@ def store(m: Machine, base: Value, target: ast.Attribute, value: Value, quiet: b
         elif attr == "data" and not quiet:
             m.observe("set data", m.read(base), m.term_of(value))
             m.escape(value, "became the data of another tensor")
-            writes.record(m, replace(base, cut=True), "set_data", m.frame.node or target, "setattr")
+            writes.record(m, replace(base, cut="unseen"), "set_data", m.frame.node or target, "setattr")
         elif not quiet:
             m.observe("set", attr, m.read(base), m.own_graph(base), m.term_of(value), m.graphs_of(value))
             m.escape(value, "was stored elsewhere")

@@ -117,7 +117,7 @@ def method(
         return base
     if attr == "state_dict":
         both = [*named_tensors(m, base, "parameter"), *named_tensors(m, base, "buffer")]
-        return m.record({name: replace(t, cut=True) for name, t in both}, "dict")
+        return m.record({name: replace(t, cut="detached") for name, t in both}, "dict")
     if attr in ("zero_grad", "load_state_dict"):
         m.observe(attr)
         return Other("unknown")

@@ -9,7 +9,7 @@ from typing import Any
 from deinplace.analysis.index import ClassInfo, ModuleInfo
 from deinplace.analysis.memory import Memory
 from deinplace.analysis.source import Scope
-from deinplace.analysis.values import Grad, Kind, Value
+from deinplace.analysis.values import Cut, Grad, Kind, Value
 from deinplace.model import Place, Span
 
 
@@ -55,7 +55,7 @@ class Write:
     names: tuple[str, ...] = ()
     flagged: tuple[Place, ...] = ()
     module: str = ""
-    cut: bool = False
+    cut: Cut = ""
     flags: frozenset[str] = frozenset()
     rhs: Grad = "no"
     """Whether what is written requires gradients."""

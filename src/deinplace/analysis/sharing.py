@@ -35,7 +35,7 @@ def shared(m: Machine, op: str, base: Ten, named: dict[str, Value], keywords: di
     rest = tuple(m.term_of(v) for v in list(named.values())[1:])
     pairs = tuple(sorted((k, m.term_of(v)) for k, v in keywords.items()))
     if returns == "self" or op in SAME_VALUE:
-        view = replace(base, cut=base.cut or op in ("detach", "data"))
+        view = replace(base, cut="unseen" if op == "data" else base.cut or ("detached" if op == "detach" else ""))
         if returns != "maybe_alias":
             return view
     step = _step(m, op, rest, dict(pairs))

@@ -124,7 +124,7 @@ def _autograd(m: Machine, base: Ten, name: str, args: list[Value]) -> Value:
                 m.update(sid, grad="yes", graph=graph, flags=flags)
             else:
                 m.update(sid, grad="no", graph=0)
-        return replace(base, cut=False)
+        return replace(base, cut="")
     if name == "detach_":
         for sid in base.sids:
             m.update(sid, grad="no", graph=0, nodes=frozenset())

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 Kind = Literal["tensor", "likely", "unknown"]
 Grad = Literal["yes", "maybe", "no"]
+Cut = Literal["", "detached", "unseen"]
 NO_IDS: frozenset[int] = frozenset()
 
 
@@ -34,13 +35,14 @@ class Ten:
     """A tensor, or a value that may be one: `sids` are the storages it may lie in, all of them if `exact` is false.
 
     `view` is empty for a whole tensor, `view` for a part or a reshape, `multi` for one of several outputs of
-    `chunk` and the like. `cut` says that it shares memory with its base but not the graph (`detach`, `.data`).
+    `chunk` and the like. `cut` says that it shares memory with its base but not the graph: `detached` by `detach`,
+    `unseen` by `.data`, which has no version counter in common with its base, either.
     """
 
     sids: tuple[int, ...]
     exact: bool = True
     view: str = ""
-    cut: bool = False
+    cut: Cut = ""
     path: tuple[object, ...] = ()
     """Steps that lead from the base to this view: term ids, slices among them."""
     choice: tuple[int, Ten, Ten] | None = None

@@ -122,7 +122,7 @@ def record(
             maybe |= known.maybe
         else:
             maybe |= known.saves | known.maybe
-        if known.saves or known.maybe:
+        if (known.saves or known.maybe) and target.cut != "unseen":  # or the next write is the one that fails
             m.update(sid, saves=NO_IDS, maybe=NO_IDS)
     first = m.storage(target.sids[0])
     flagged: tuple[Place, ...] = ()
@@ -141,7 +141,7 @@ def record(
             origin="view" if target.view else first.origin if target.exact else "alias",
             view=target.view,
             grad_on=m.grad != "off",
-            grad=m.grad_of(replace(target, cut=False)),
+            grad=m.grad_of(replace(target, cut="")),
             leaf=any("leaf" in m.storage(s).flags for s in target.sids),
             time=time,
             hits=tuple(sorted(hits)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from deinplace.analysis import safety
@@ -35,6 +35,11 @@ if TYPE_CHECKING:
 TRIES = 12
 """Rewrites that are tried for one site."""
 SUSPECTED = Safety(False, "possible", "only a run can tell; nothing that was run reaches it (--run, or --unsafe)")
+UNSEEN = Safety(
+    False,
+    "changes-meaning",
+    "PyTorch does not notice this write: the program may run as it is, and its gradients would change",
+)
 Offers = tuple[tuple[Site, Rewrite], ...]
 Planned = tuple[Site, Rewrite, Safety]
 
@@ -48,6 +53,10 @@ class Choice:
     site: Site | None
     rewrite: Rewrite | None
     safety: Safety
+    offered: Rewrite | None = None
+    """What `--unsafe` would take."""
+    after: Report | None = field(default=None, repr=False)
+    """What the program does with the rewrite."""
 
     @property
     def possible(self) -> bool:
@@ -75,7 +84,12 @@ def choices(
             made = out if unsafe else _held(out)
             return made + _refusals(bench, project) + _suspects(bench, project)
         done.add(safety.key(hit))
-        out.append(_choose(bench, project, hit))
+        choice = _choose(bench, project, hit)
+        if choice.rewrite is not None and not unsafe and _unseen(bench.before, hit):
+            choice = replace(choice, rewrite=None, offered=choice.rewrite, safety=UNSEEN)
+        elif choice.rewrite is not None and choice.after is not None:
+            bench.take(choice.rewrite, choice.after)
+        out.append(choice)
 
 
 def _choose(bench: AbstractBench, project: Project, hit: Hit) -> Choice:
@@ -101,13 +115,20 @@ def _choose(bench: AbstractBench, project: Project, hit: Hit) -> Choice:
     for candidate, rewrite in found[:TRIES]:
         proof, after = bench.proves(rewrite, lambda r: all(safety.key(h) != wanted for h in r.hits), [hit.unit])
         if proof.ok and after is not None:
-            bench.take(rewrite, after)
-            return Choice(incident, original, candidate, rewrite, proof)
+            return Choice(incident, original, candidate, rewrite, proof, after=after)
         if reason.reason_code in ("no-rewrite", "not-mended", "not-editable"):
             reason = proof
     if answers and reason.reason_code == "seen-by-others":
         reason = Safety(False, "meaning-differs", f"an argument is written that the caller reads again: {reason.why}")
     return Choice(incident, original, site, None, reason)
+
+
+def _unseen(report: Report, hit: Hit) -> bool:
+    """True for a write that PyTorch does not notice, where it refuses nothing else: the program may run as it is."""
+    if hit.write.cut != "unseen":
+        return False
+    loud = any(other.sure and other.write.cut != "unseen" for other in report.hits if other.unit == hit.unit)
+    return not loud and not any(safety.refused(write) for write in report.writes.get(hit.unit, ()))
 
 
 def _held(made: list[Choice]) -> list[Choice]:
@@ -285,13 +306,13 @@ def finding(choice: Choice, changed: bool) -> Finding:
         path,
         span,
         of_hit(hit).message if hit is not None and choice.possible else message(choice.incident),
-        "fixable" if fixed else "advised",
+        "fixable" if fixed else "unsafe" if choice.offered is not None else "advised",
         "" if fixed else choice.safety.reason_code,
         advice="" if fixed else choice.safety.why,
         severity="warning" if choice.possible else "error",
         conflict=choice.incident.conflict,
         raised=choice.incident.raised,
-        rewrite=choice.rewrite,
+        rewrite=choice.rewrite or choice.offered,
         verdict=Verdict("unconfirmed", choice.safety.why, oracle="abstract run") if fixed else None,
     )
 
