@@ -123,6 +123,28 @@ def test_initialisation_reaches_the_parameter(program: Make, code: str, want: li
     assert got["holder"].requires_grad
 
 
+def test_a_closure_projects_what_its_owner_trains(program: Make) -> None:
+    code = """
+    import torch
+
+    image = torch.full((2, 2), 3.0, requires_grad=True)
+    same = image
+    opt = torch.optim.SGD([image], lr=0.5)
+
+    def closure():
+        image.clamp_(0, 1)
+        opt.zero_grad()
+        loss = image.sum()
+        loss.backward()
+        return loss
+
+    opt.step(closure)
+    """
+    got = mended(program(code))
+    assert got["image"] is got["same"]
+    assert got["image"].tolist() == [[0.5, 0.5], [0.5, 0.5]]
+
+
 def test_inside_a_constructor_with_an_alias_import(program: Make) -> None:
     code = """
     import torch as th

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 
-from deinplace.analysis.source import Function, Source
+from deinplace.analysis.source import Function, Scope, Source
 from deinplace.model import Place
 from deinplace.rules import _bindings as names
 from deinplace.rules.base import Project
@@ -46,7 +47,7 @@ def updates(
         return True
     if text in names.parameters(scope) and project is not None:
         return _argument_is_parameter(text, scope, callers, project)
-    return trained(scope, text)
+    return any(trained(around, text) for around in _scopes_of(source, scope, base))
 
 
 def is_parameter(source: Source, node: ast.expr) -> bool:
@@ -137,6 +138,18 @@ def argument_for(call: ast.Call, function: Function, name: str) -> ast.expr | No
     if at < 0 or at >= len(call.args) or any(isinstance(a, ast.Starred) for a in call.args[: at + 1]):
         return None
     return call.args[at]
+
+
+def _scopes_of(source: Source, scope: Scope, base: ast.expr) -> Iterator[Scope]:
+    """The scopes in which an expression's first name means the same, innermost first: a closure writes its owner's."""
+    while isinstance(base, ast.Attribute | ast.Subscript | ast.Call):
+        base = base.func if isinstance(base, ast.Call) else base.value
+    name = base.id if isinstance(base, ast.Name) else ""
+    while True:
+        yield scope
+        if isinstance(scope, ast.Module) or name in names.parameters(scope) or names.assignments(scope, name):
+            return
+        scope = source.scope(scope)
 
 
 def trained(scope: ast.AST, text: str) -> bool:
