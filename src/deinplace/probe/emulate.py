@@ -20,7 +20,7 @@ from typing import Any
 from . import errors, frames, held, modules
 from .events import describe
 
-SIBLING = "is a view and its base or another view of its base has been modified"
+SIBLING = "its base or another view of its base has been modified"
 EXPANDS = ("expand", "expand_as", "broadcast_to", "broadcast_tensors", "meshgrid")
 
 
@@ -128,7 +128,8 @@ class Emulator:
         """Take the mark off the views among the arguments, and write through them."""
         default = self.meta.CreationMeta.DEFAULT
         changed = False
-        for value in (*args, *kwargs.values()):
+        given = [*args, *kwargs.values()]
+        for value in (*given, *(item for held in given if isinstance(held, tuple | list) for item in held)):
             if (
                 isinstance(value, self.torch.Tensor)
                 and value._is_view()

@@ -29,11 +29,15 @@ class Group:
     def usable(self, unsafe: bool) -> tuple[Rewrite, ...]:
         """Alternatives to try: the run decides on those that syntax alone cannot prove.
 
-        Those that change gradients on purpose are tried with `unsafe` only.
+        Those that change gradients on purpose are tried with `unsafe` only. Where there are any, clones at the saves
+        are not: they would prove the literal program right, which goes on with the graph of every earlier round.
         """
         doubtful = tuple(r for r in self.alternatives if r.applicability == "unsafe")
         held = self.kept_back(unsafe)
-        return self.automatic + tuple(r for r in doubtful if r not in held)
+        safe = self.automatic
+        if any(rule(r.rule).changes_gradients for r in doubtful):
+            safe = tuple(r for r in safe if not rule(r.rule).fallback)
+        return safe + tuple(r for r in doubtful if r not in held)
 
     def kept_back(self, unsafe: bool) -> tuple[Rewrite, ...]:
         """Alternatives that are not even tried without `unsafe`: they change gradients on purpose."""
