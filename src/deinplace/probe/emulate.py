@@ -129,7 +129,7 @@ class Emulator:
         default = self.meta.CreationMeta.DEFAULT
         changed = False
         given = [*args, *kwargs.values()]
-        for value in (*given, *(item for held in given if isinstance(held, tuple | list) for item in held)):
+        for value in (*given, *(item for many in given if isinstance(many, tuple | list) for item in many)):
             if (
                 isinstance(value, self.torch.Tensor)
                 and value._is_view()

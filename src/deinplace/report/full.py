@@ -104,7 +104,7 @@ def _listed(place: Place, view: View) -> str:
 
 def _raised(finding: Finding, raised: Raised, view: View) -> list[str]:
     place = raised.stack[0] if raised.stack else Place(finding.path, finding.span)
-    label = "PyTorch refuses this write" + (f": {words.tensor(raised.tensor)}" if raised.tensor else "")
+    label = words.refusal(raised) + (f": {words.tensor(raised.tensor)}" if raised.tensor else "")
     lines = frame(place, label, view)
     if raised.module and raised.module.constructed:
         made = _listed(raised.module.constructed[0], view)

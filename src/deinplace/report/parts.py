@@ -71,7 +71,7 @@ def related(finding: Finding, view: View) -> Iterator[tuple[str, Place]]:
     conflict = finding.conflict
     if conflict is None:
         if finding.raised and finding.raised.stack:
-            yield "PyTorch refuses this write", finding.raised.stack[0]
+            yield words.refusal(finding.raised), finding.raised.stack[0]
         return
     if conflict.save.place:
         yield saved_label(conflict.save, conflict.node), conflict.save.place

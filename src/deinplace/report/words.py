@@ -5,7 +5,18 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from deinplace.model import Conflict, Event, Finding, Memory, ModeVerdict, ModuleInfo, Outcome, TensorInfo, Verdict
+from deinplace.model import (
+    Conflict,
+    Event,
+    Finding,
+    Memory,
+    ModeVerdict,
+    ModuleInfo,
+    Outcome,
+    Raised,
+    TensorInfo,
+    Verdict,
+)
 from deinplace.report.view import View
 
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
@@ -30,6 +41,11 @@ def operation(op: str) -> str:
     if match := re.fullmatch(r"(\w+?)Backward\d+", op):
         return _CAMEL.sub("_", match[1]).lower()
     return op.removesuffix("Backward") or op
+
+
+def refusal(raised: Raised) -> str:
+    """What happened where PyTorch raised an error."""
+    return "PyTorch stops here" if raised.category == "second-backward" else "PyTorch refuses this write"
 
 
 def message(finding: Finding, view: View) -> str:

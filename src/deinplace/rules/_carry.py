@@ -30,6 +30,8 @@ _BUILTINS = (
     "sorted",
     "open",
 )
+_LEAVES = ("Parameter", "requires_grad_")
+_HANDS_OUT = ("parameters", "named_parameters", "state_dict", "modules", "children")
 Shape = Literal["tensor", "tuple", "list", "dict"]
 
 
@@ -56,7 +58,11 @@ class Round:
 
 
 def round_of(stack: tuple[Place, ...], project: Project) -> Round | None:
-    """The innermost loop around a backward, looked for from its own frame outwards."""
+    """The innermost loop around a backward, looked for from its own frame outwards.
+
+    Without a run the stack is that of a write by hand, whose own loop runs over parameters: one with a backward counts.
+    """
+    first: Round | None = None
     for source, place in names.frames(stack, project):
         statement = names.statement_at(source, place.span)
         if statement is None:
@@ -64,10 +70,13 @@ def round_of(stack: tuple[Place, ...], project: Project) -> Round | None:
         for parent in source.ancestors(statement):
             if isinstance(parent, ast.For | ast.While):
                 known = [a for s in parent.body for a in of_statement(source, s, source.scope(parent))]
-                return Round(source, parent, statement, known)
+                found = Round(source, parent, statement, known)
+                if any(a.kind == "backward" for a in known):
+                    return found
+                first = first or found
             if isinstance(parent, Function | ast.Lambda):
                 break
-    return None
+    return first
 
 
 def carries(view: Round) -> list[Carry]:
@@ -91,7 +100,7 @@ def _keeps(name: str, last: ast.stmt, tainted: set[str]) -> bool:
     if isinstance(last, ast.AugAssign) or not isinstance(value, ast.expr):
         return True
     parts = [part for n, part in _pairs(last, value) if n == name]
-    return any(_alive(p) or any(t in tainted for t in _live_loads(p)) for p in parts)
+    return any(_alive(p) or not _live_loads(p).isdisjoint(tainted) for p in parts)
 
 
 def attribute_carries(source: Source) -> list[Carry]:
@@ -125,21 +134,34 @@ def built_before(view: Round) -> list[ast.Assign]:
     scope = view.source.scope(view.loop)
     inside = {n for s in simple(view.loop.body) for n in _loads(s)}
     stored = {n for s in simple(view.loop.body) for n in _stores(s)}
+    leaves = _leaves(view.source)
     found: list[ast.Assign] = []
     for statement in getattr(scope, "body", []):
         if not isinstance(statement, ast.Assign) or statement.lineno >= view.loop.lineno:
             continue
-        if (
-            _stores(statement) & inside - stored
-            and isinstance(statement.value, ast.Call)
-            and _is_forward(view.source, statement.value)
+        if _stores(statement) & inside - stored and (
+            _is_forward(view.source, statement.value) or _of_parameters(statement.value, leaves)
         ):
             found.append(statement)
     return found
 
 
-def _is_forward(source: Source, call: ast.Call) -> bool:
+def _of_parameters(value: ast.expr, leaves: set[str]) -> bool:
+    """A value that is computed from leaves, or from a module's parameters, and does not just hold them."""
+    if isinstance(value, ast.Call):
+        last = ast.unparse(value.func).rsplit(".", 1)[-1]
+        if isinstance(value.func, ast.Name) or last[:1].isupper() or last in _HANDS_OUT:
+            return False
+    elif not isinstance(value, ast.BinOp | ast.UnaryOp):
+        return False
+    read = any(isinstance(n, ast.Attribute) and n.attr in ("weight", "bias", "parameters") for n in _live(value))
+    return read or not _live_loads(value).isdisjoint(leaves)
+
+
+def _is_forward(source: Source, call: ast.expr) -> bool:
     """A call of something that the file shows to be a module."""
+    if not isinstance(call, ast.Call):
+        return False
     values = (a.value for a in names.assignments(source.tree, ast.unparse(call.func)) if a.value is not None)
     return any(isinstance(v, ast.Call) and ast.unparse(v.func).rsplit(".", 1)[-1][:1].isupper() for v in values)
 
@@ -179,17 +201,34 @@ def _stores(node: ast.stmt) -> set[str]:
 
 
 def _tainted(source: Source, order: list[ast.stmt]) -> set[str]:
-    """Names that a module's result flows into without being cut from its graph."""
+    """Names that a module's result, or a leaf, flows into without being cut from its graph."""
     tainted: set[str] = set()
+    leaves = _leaves(source)
     for _ in range(2):
         for statement in order:
             value = getattr(statement, "value", None)
             if not isinstance(value, ast.expr) or names.grad_off(source, statement):
                 continue
             for name, part in _pairs(statement, value):
-                if _alive(part) or any(t in tainted for t in _live_loads(part)):
+                if _alive(part) or not _live_loads(part).isdisjoint(tainted | leaves):
                     tainted.add(name)
     return tainted
+
+
+def _leaves(source: Source) -> set[str]:
+    """Names and attributes that the file makes as leaves: parameters, and tensors told to require gradients."""
+    found: set[str] = set()
+    for node in source.of(ast.Assign):
+        for name, part in _pairs(node, node.value):
+            calls = [n for n in ast.walk(part) if isinstance(n, ast.Call)]
+            told = any(k.arg == "requires_grad" and _is_true(k.value) for call in calls for k in call.keywords)
+            if told or any(ast.unparse(c.func).rsplit(".", 1)[-1] in _LEAVES for c in calls):
+                found.add(name)
+    return found
+
+
+def _is_true(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is True
 
 
 def _pairs(statement: ast.stmt, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator
 from typing import ClassVar
 
 from deinplace.analysis.source import Source, span_of
-from deinplace.model import Applicability, Edit, Evidence, Place, Rewrite, Site
+from deinplace.model import Applicability, Edit, Event, Evidence, Place, Rewrite, Site
 from deinplace.rules import _bindings as names
+from deinplace.rules import _intent as intent
 from deinplace.rules import _lines as lines
 from deinplace.rules._actions import Action, actions, of_statement
 from deinplace.rules._carry import (
@@ -102,23 +103,24 @@ class CarriedState(Rule):
 
     def claim(self, incident: Incident, project: Project) -> Site | None:
         """A backward that meets the graph of an earlier round: freed, or built with weights that have been stepped."""
-        stack = _stack(incident)
+        stack = _stack(incident, project)
         if not stack or (incident.conflict is not None and scene(incident.conflict, project) is not None):
             return None
         for source, found in _found(stack, incident, project):
             return _site(source, found[0].binds, ", ".join(c.name for c in found))
+        by_hand = incident.conflict is not None and _by_hand(incident.conflict.write, project)
         view = round_of(stack, project)
         if view is not None and (before := built_before(view)):
             return _site(view.source, before[0], ast.unparse(before[0].targets[0]))
         for source, place in names.frames(stack, project):
             statement = names.statement_at(source, place.span)
-            if statement is not None and (incident.raised is not None or view is not None):
+            if statement is not None and (incident.raised is not None or (view is not None and not by_hand)):
                 return _site(source, statement, source.segment(statement).split("\n")[0])
         return None
 
     def rewrites(self, site: Site, project: Project, incident: Incident | None = None) -> Iterable[Rewrite]:
         """Keep the graph where two losses of one round share it; else detach at the carry."""
-        stack = _stack(incident) if incident is not None else ()
+        stack = _stack(incident, project)
         view = round_of(stack, project)
         if incident is not None and incident.raised is not None:
             yield from _shared(stack, site, project)
@@ -130,7 +132,7 @@ class CarriedState(Rule):
 
     def advice(self, site: Site, project: Project, incident: Incident | None = None) -> str:
         """Names the carry and where to cut it."""
-        stack = _stack(incident) if incident is not None else ()
+        stack = _stack(incident, project)
         where = f"the backward on line {stack[0].span.line}" if stack else "the next backward"
         return (
             f"line {site.span.line} keeps `{site.target}` together with its graph, and {where} runs into it again "
@@ -140,14 +142,29 @@ class CarriedState(Rule):
         )
 
 
-def _stack(incident: Incident | None) -> tuple[Place, ...]:
+def _stack(incident: Incident | None, project: Project) -> tuple[Place, ...]:
     if incident is None:
         return ()
     if incident.raised is not None:
         return incident.raised.stack if incident.raised.category == "second-backward" else ()
-    if incident.conflict is not None and incident.conflict.write.optimizer is not None:
-        return incident.conflict.backward
-    return ()
+    conflict = incident.conflict
+    if conflict is None or (conflict.write.optimizer is None and not _by_hand(conflict.write, project)):
+        return ()
+    return conflict.backward or conflict.write.stack  # without a run, no backward is known: the loop is the same
+
+
+def _by_hand(write: Event, project: Project) -> bool:
+    """An update of parameters without an optimizer."""
+    if write.optimizer is not None:
+        return False
+    for source, place in names.frames(write.stack[:1], project):
+        statement = names.statement_at(source, place.span)
+        target = names.written(statement) if statement is not None else None
+        if statement is None or target is None or not names.grad_off(source, statement):
+            return False
+        scope, text = source.scope(statement), ast.unparse(names.root(target))
+        return intent.updates_by_gradient(statement, scope) or intent.over_parameters(source, statement, text)
+    return False
 
 
 def _actions(source: Source, loop: ast.For | ast.While) -> list[Action]:

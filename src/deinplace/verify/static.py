@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 TRIES = 12
 """Rewrites that are tried for one site."""
 SUSPECTED = Safety(False, "possible", "only a run can tell; nothing that was run reaches it (--run, or --unsafe)")
+CARRIED = Safety(
+    False, "changes-meaning", "a graph is kept over updates of what it was built with: only a run can mend it"
+)
 UNSEEN = Safety(
     False,
     "changes-meaning",
@@ -111,6 +114,10 @@ def _choose(bench: AbstractBench, project: Project, hit: Hit) -> Choice:
     if answers:
         own = (original.write.place.path, original.write.place.function)
         found = tuple(pair for pair in found if own in pair[1].touches)
+    if any(rule(r.rule).changes_gradients and r.applicability == "unsafe" for _, r in found):
+        # clones would prove the literal program right, which goes on with the graph of every earlier round
+        found = tuple(pair for pair in found if not rule(pair[1].rule).fallback)
+        reason = CARRIED
     found, reason = _permitted(found, reason, bench.allowed)
     for candidate, rewrite in found[:TRIES]:
         proof, after = bench.proves(rewrite, lambda r: all(safety.key(h) != wanted for h in r.hits), [hit.unit])

@@ -200,6 +200,8 @@ def _plain_advice(incident: Incident) -> str:
         if save.place:
             lines.append(f"or clone the tensor where it is saved, {_short(save.place)}")
         return ", ".join(lines)
+    if incident.raised is not None and incident.raised.category == "second-backward":
+        return "compute anew what both passes share, or add the losses up and run one backward"
     return "write the new value to a new tensor instead"
 
 
