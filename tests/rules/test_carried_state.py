@@ -246,6 +246,64 @@ for y in ys:
     before.apply(cut).run()
 
 
+BY_HAND = """
+import torch
+
+torch.manual_seed(0)
+wx = torch.randn(2, 2, requires_grad=True)
+wh = torch.randn(2, 2, requires_grad=True)
+h = torch.zeros(1, 2)
+for x in torch.randn(3, 1, 2):
+    h = torch.tanh(x @ wx + h @ wh)  # <- save
+    loss = h.pow(2).sum()
+    loss.backward(KEEP)  # <- backward
+    with torch.no_grad():
+        for w in (wx, wh):
+            w -= 0.1 * w.grad  # <- write
+            w.grad = None
+"""
+
+
+@pytest.mark.parametrize("keep", ["", "retain_graph=True"])
+def test_a_cell_of_bare_leaves_that_are_updated_by_hand(program: Make, keep: str) -> None:
+    before = program(BY_HAND.replace("KEEP", keep))
+    failure = before.failure()
+    incident = before.conflict("save", "write", "backward") if keep else failure
+    (rewrite,) = offers(before, incident)
+    assert (rewrite.applicability, "detach `h`" in rewrite.title) == ("unsafe", True)
+    after = before.apply(rewrite)
+    wanted = BY_HAND.replace("KEEP", "").replace(
+        "loss.backward()  # <- backward\n", "loss.backward()\n    h = h.detach()\n"
+    )
+    for name in ("wx", "wh"):
+        torch.testing.assert_close(after.run()[name], program(wanted).run()[name], rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(
+    "built", ["0.1 * (net.weight ** 2).sum()", "sum(p.pow(2).sum() for p in net.parameters()) * 0.1"]
+)
+def test_a_penalty_computed_once_in_front_of_the_loop(program: Make, built: str) -> None:
+    code = (
+        HEAD
+        + f"""
+net = nn.Linear(3, 2)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+penalty = {built}
+for x, y in zip(xs, ys):
+    loss = F.mse_loss(net(x), y) + penalty
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+"""
+    )
+    before = program(code)
+    inside, cut = offers(before, before.failure())
+    assert {inside.applicability, cut.applicability} == {"unsafe"}
+    line = f"penalty = {built}\n"
+    moved = code.replace(line, "").replace("    loss = F", f"    {line}    loss = F")
+    torch.testing.assert_close(before.apply(inside).steps(), program(moved).steps(), rtol=0, atol=0)
+
+
 def test_silent_on_errors_of_other_kinds(program: Make) -> None:
     before = program("import torch\n\nw = torch.ones(2, requires_grad=True)\nw += 1\n")
     assert RULE.claim(before.failure(), before.project) is None
