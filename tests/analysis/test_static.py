@@ -35,6 +35,10 @@ FIXED = {
         "net = nn.Sequential(nn.Sigmoid(), nn.ReLU(inplace=True))\nnet(w).sum().backward()\n",
         "nn.ReLU(inplace=False)",
     ),
+    "flag-of-a-function-whose-tensor-is-read-again": (
+        "h = torch.exp(w)\nout = nn.functional.hardtanh(h, 0.0, 0.3, inplace=True)\n(out + h).sum().backward()\n",
+        "h = h.clone()",
+    ),
     "leaf-update-under-no-grad": (
         "(w * w).sum().backward()\nw -= 0.1 * w.grad\n",
         "with torch.no_grad():\n    w -= 0.1 * w.grad",

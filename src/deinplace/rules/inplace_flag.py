@@ -149,6 +149,8 @@ class InplaceFlag(Rule):
         if incident is None or module is None:
             if source is not None and node is not None:
                 yield from self._at(source, node)
+                if isinstance(node, ast.Call) and node.args and path_of(node.args[0]):
+                    yield from _clone.clones_before(self.code, source, source.statement(node), node.args[0])
             return
         nodes = [(source, node)] if source is not None and node is not None else []
         for place in dict.fromkeys([*module.flagged, *module.constructed]):
