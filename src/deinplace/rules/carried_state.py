@@ -38,7 +38,8 @@ class CarriedState(Rule):
 
     ## What it does
     Finds hidden state, memory or running values that one round of a training loop computes and the next round uses
-    again, although the optimizer has stepped in between.
+    again, although the optimizer has stepped in between, or weights were updated by hand; and what is computed from
+    weights once in front of the loop, such as a penalty, and used in every round.
 
     ## Why is this bad
     The value still holds the graph of the earlier round. The next backward runs into it and either finds it freed
@@ -66,7 +67,8 @@ class CarriedState(Rule):
 
     ## Fix safety
     Unsafe: `detach()` truncates backpropagation through time, so gradients change. That is what nearly every such loop
-    means, but it is not what the code says.
+    means, but it is not what the code says. What was computed in front of the loop is computed inside it, or detached.
+    Clones of the old weights would prove the code right as it is written, and are not tried for that reason.
 
     Often said, and wrong: that `retain_graph=True` mends "backward through the graph a second time" in such a loop. It
     keeps the graph of earlier rounds alive, whose weights have been stepped since: the next error is "modified by an
