@@ -63,6 +63,8 @@ def of_hit(hit: Hit) -> Fault:
     saved = f"{save.op} saved its {'output' if save.role == 'output' else 'input'} at {_at(save.place, write.place)}"
     what = "an optimizer's step" if write.form == "step" else f"`{_verb(write)}`"
     message = f"{saved}; {what} at {_at(write.place, None)} overwrites it before backward has used it"
+    if write.cut == "unseen":
+        message += ", and PyTorch does not notice: gradients are silently wrong"
     if not sure:
         message = message.replace("overwrites", "may overwrite")
     evidence = _evidence(write, "hazard" if sure else "possible", message, save.op)

@@ -11,9 +11,8 @@ from deinplace.rules.base import Incident
 def incident_of(hit: Hit) -> Incident:
     """A fault as a run would have reported it, for the rules that answer to runs."""
     write, save = hit.write, hit.save
-    kind = "hidden" if write.cut and write.form == "setattr" else "version"
     conflict = Conflict(
-        kind="hidden" if kind == "hidden" else "version",
+        kind="hidden" if write.cut == "unseen" else "version",
         save=_save_event(save),
         writes=(_write_event(write),),
         node=save.op,
