@@ -153,6 +153,10 @@ LEFT = {
         ),
         "seen-by-others",
     ),
+    "a-leaf-that-is-frozen-for-a-while": (
+        "cost = (w * w).sum()\nw.requires_grad_(False)\nw += 1.0\nw.requires_grad_(True)\ncost.backward()\nprint(w.grad)\n",
+        "seen-by-others",
+    ),
     "carried-over-updates-by-hand": (
         (
             "reg = (w ** 2).sum()\nfor _ in range(2):\n    ((w * 3).sum() + reg).backward(retain_graph=True)\n"

@@ -117,7 +117,8 @@ def _autograd(m: Machine, base: Ten, name: str, args: list[Value]) -> Value:
             if on:
                 if known.grad == "yes" and not base.cut:
                     continue  # as torch does: what requires gradients keeps its graph
-                graph = m.terms.make("leaf", known.term)
+                mine = known.origin != "fresh" or "leaf" in known.flags  # it was one before: a copy becomes another
+                graph = m.terms.make("leaf again" if mine else "leaf", known.term)
                 if known.graph and not base.cut:
                     graph = m.terms.make("required", known.graph, known.term)
                 flags = known.flags if known.nodes else known.flags | {"leaf"}
