@@ -157,6 +157,11 @@ LEFT = {
         "cost = (w * w).sum()\nw.requires_grad_(False)\nw += 1.0\nw.requires_grad_(True)\ncost.backward()\nprint(w.grad)\n",
         "seen-by-others",
     ),
+    "held-by-an-optimizer-before-it-is-a-leaf": (
+        ("t = torch.ones(3)\nopt = torch.optim.SGD([t], lr=0.1)\ncost = (w * t).sum()\nt += 1.0\nt.requires_grad_()\n"
+        "(cost + (w * t).sum()).backward()\nopt.step()\nprint(t)\n"),
+        "escapes",
+    ),
     "carried-over-updates-by-hand": (
         (
             "reg = (w ** 2).sum()\nfor _ in range(2):\n    ((w * 3).sum() + reg).backward(retain_graph=True)\n"

@@ -216,7 +216,9 @@ def make_optimizer(m: Machine, args: list[Value], keywords: dict[str, Value]) ->
     first = args[0] if args else keywords.get("params", NONE)
     found: list[Ten] = []
     for tensor in tensors_in(first, m.m, 4):
-        if "leaf" in m.storage(tensor.sids[0]).flags and tensor not in found:
+        if "leaf" not in m.storage(tensor.sids[0]).flags:
+            m.escape(tensor, "is held by an optimizer")
+        elif tensor not in found:
             found.append(tensor)
     m.optimized[name] = tuple(found)
     return Other(name)
