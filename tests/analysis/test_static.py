@@ -158,9 +158,33 @@ LEFT = {
         "seen-by-others",
     ),
     "held-by-an-optimizer-before-it-is-a-leaf": (
-        ("t = torch.ones(3)\nopt = torch.optim.SGD([t], lr=0.1)\ncost = (w * t).sum()\nt += 1.0\nt.requires_grad_()\n"
-        "(cost + (w * t).sum()).backward()\nopt.step()\nprint(t)\n"),
+        (
+            "t = torch.ones(3)\nopt = torch.optim.SGD([t], lr=0.1)\ncost = (w * t).sum()\nt += 1.0\nt.requires_grad_()\n"
+            "(cost + (w * t).sum()).backward()\nopt.step()\nprint(t)\n"
+        ),
         "escapes",
+    ),
+    "a-leaf-from-here-on-that-is-frozen": (
+        (
+            "def f():\n    t = torch.ones(3)\n    cost = (t.requires_grad_() ** 2).sum()\n    t.requires_grad_(False).add_(1)\n"
+            "    cost.backward()\n    return t\n\n\nf()\n"
+        ),
+        "seen-by-others",
+    ),
+    "a-frozen-parameter-of-a-module": (
+        (
+            "m = nn.Linear(3, 1).requires_grad_(False)\ncost = m(w).sum()\nm.weight /= 2.0\ncost.backward()\n"
+            "print(m.weight)\n"
+        ),
+        "seen-by-others",
+    ),
+    "a-test-that-expects-the-error": (
+        "import pytest\ny = torch.exp(w)\ny += 1.0\nwith pytest.raises(RuntimeError):\n    y.sum().backward()\n",
+        "not-followed",
+    ),
+    "one-of-two-leaf-writes-is-meant-to-flow": (
+        "v = torch.ones(3, requires_grad=True)\nv[0] = 0.0\nv[1] = w[0] * 3.0\nv.sum().backward()\n",
+        "meaning-differs",
     ),
     "carried-over-updates-by-hand": (
         (
@@ -208,6 +232,8 @@ UNTOUCHED = {
     "a-cache-keeps-it": "import functools\n\n\n@functools.lru_cache(None)\ndef grid():\n    return torch.zeros(2)\n\n\ng = grid()\ng += 1.0\nprint(grid())\n",
     "a-decorator-keeps-it": "log = []\n\n\ndef logged(fn):\n    def call():\n        log.append(fn())\n        return log[-1]\n    return call\n\n\n"
     "@logged\ndef make():\n    return torch.zeros(2)\n\n\nx = make()\nx += 1.0\nprint(log)\n",
+    "a-frozen-parameter-of-its-own": "class M(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.w = nn.Parameter(torch.ones(2))\nm = M()\nm.requires_grad_(False)\nm.w += 1.0\nprint(m.w)\n",
+    "a-frozen-teacher": "def f(x: torch.Tensor):\n    teacher = nn.Linear(2, 2).requires_grad_(False)\n    teacher.weight *= 0.5\n    return teacher(x)\n",
     "tensor-subclass": "class T(torch.Tensor):\n    def __iadd__(self, other):\n        print('in place')\n        return super().__iadd__(other)\n\n\n"
     "x = torch.zeros(2).as_subclass(T)\nx += 1.0\nprint(x)\n",
     "seen-by-name": "state = torch.zeros(2)\nkept = globals()['state']\nstate += 1.0\nprint(kept)\n",

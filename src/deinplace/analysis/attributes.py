@@ -204,6 +204,8 @@ def store(m: Machine, base: Value, target: ast.Attribute, value: Value, quiet: b
             m.escape(value, "is stored by a method")
         if attr == "inplace" and base.what == "module" and not quiet:
             m.flag_places[base.oid] = m.place(m.frame.node)
+        if not quiet and _takes_a_parameters_place(m, base, attr, value):
+            m.observe("raises", m.terms.make("no parameter", attr))
         m.m.put(base.oid, attr, value)
         if _nested(target) > DEEP:
             m.escape(value, "lies deep in objects")
@@ -221,6 +223,16 @@ def store(m: Machine, base: Value, target: ast.Attribute, value: Value, quiet: b
         return
     m.escape(value, "was stored elsewhere")
     m.observe("set", attr, m.term_of(value), m.graphs_of(value))
+
+
+def _takes_a_parameters_place(m: Machine, base: Obj, attr: str, value: Value) -> bool:
+    """True for a plain tensor that is assigned where a module holds a parameter: the module refuses it."""
+    held = m.fields_of(base).fields.get(attr)
+
+    def registered(tensor: Value | None) -> bool:
+        return isinstance(tensor, Ten) and any("parameter" in m.storage(sid).flags for sid in tensor.sids)
+
+    return registered(held) and isinstance(value, Ten) and not registered(value)
 
 
 def _nested(target: ast.expr) -> int:

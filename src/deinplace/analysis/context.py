@@ -12,8 +12,10 @@ INFERENCE = ("torch.inference_mode", "torch.autograd.inference_mode", "torch.aut
 OFF = ("torch.no_grad", "torch.autograd.no_grad", *INFERENCE)
 ON = ("torch.enable_grad", "torch.autograd.enable_grad")
 _SWITCHES = re.compile(r"grad|infer", re.IGNORECASE)
+_RAISES = re.compile(r"\b(?:raises|assertRaises\w*)\(")
 _HARMLESS = ("property", "setter", "getter", "deleter", "staticmethod", "classmethod", "abstractmethod",
              "contextmanager", "asynccontextmanager", "overload", "override", "final", "wraps")  # fmt: skip
+FAILING = "expects backward to fail"
 DOUBTFUL = "switches gradients in a way that is not followed"
 SET = ("torch.set_grad_enabled", "torch.autograd.set_grad_enabled", "torch.autograd.grad_mode.set_grad_enabled")
 
@@ -32,6 +34,11 @@ def doubtful(m: Machine, value: Value, text: str) -> bool:
     if isinstance(value, Union):
         return any(mode_of(m, option) for option in value.options)
     return isinstance(value, (Ten, Other)) and not mode_of(m, value) and _SWITCHES.search(text) is not None
+
+
+def expects_an_error(text: str) -> bool:
+    """True for `pytest.raises(...)`, `self.assertRaises(...)` and their like."""
+    return _RAISES.search(text) is not None
 
 
 def infers(value: Value) -> bool:

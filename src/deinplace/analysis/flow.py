@@ -183,6 +183,7 @@ def _continue(m: Machine, node: ast.Continue) -> None:
 
 def _with(m: Machine, node: ast.With | ast.AsyncWith) -> None:
     before, inferring, casting = m.grad, m.inference, m.autocast
+    sinks = len(m.sinks)
     exits: list[Value] = []
     for item in node.items:
         value = evaluate(m, item.context_expr)
@@ -208,6 +209,8 @@ def _with(m: Machine, node: ast.With | ast.AsyncWith) -> None:
             assign(m, item.optional_vars, entered)
     if m.mem is not None:
         m.execute(node.body)
+    if len(m.sinks) > sinks and any(context.expects_an_error(m.text(item.context_expr)) for item in node.items):
+        m.notes.add(context.FAILING)
     m.grad, m.inference, m.autocast = before, inferring, casting
     for leave in reversed(exits):
         if m.mem is not None:

@@ -124,6 +124,8 @@ def _autograd(m: Machine, base: Ten, name: str, args: list[Value]) -> Value:
                 flags = known.flags if known.nodes else known.flags | {"leaf"}
                 m.update(sid, grad="yes", graph=graph, flags=flags)
             else:
+                if known.nodes and not base.cut:
+                    m.observe("raises", "only a leaf can stop requiring gradients")
                 m.update(sid, grad="no", graph=0)
         return replace(base, cut="")
     if name == "detach_":

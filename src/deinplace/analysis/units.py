@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from deinplace.analysis.arguments import arguments
-from deinplace.analysis.context import DOUBTFUL
+from deinplace.analysis.context import DOUBTFUL, FAILING
 from deinplace.analysis.index import FunctionInfo, ModuleInfo
 from deinplace.analysis.inline import inline
 from deinplace.analysis.machine import Machine
@@ -55,7 +55,7 @@ def guarded(machine: Machine, report: Report, unit: Unit, run: object, steps: in
         machine.mem = before
     if "ends early" in machine.notes:
         report.incomplete.setdefault(unit, "does not run to its end")
-    for why in (UNFOLLOWED, DOUBTFUL):
+    for why in (UNFOLLOWED, DOUBTFUL, FAILING):
         if why in machine.notes:
             report.incomplete.setdefault(unit, why)
     _settle(machine)

@@ -194,19 +194,31 @@ def _choose_refused(bench: AbstractBench, project: Project, write: Write, unit: 
     refusal = safety.refuses(write)
     if refusal is not None:
         return Choice(incident, None, site, None, refusal)
-    if category not in ("multi-view", "expanded") and write.rhs != "no":
+    if _may_be_meant(write):
         why = "a leaf is filled with values that require gradients: whether they should flow is a matter of intent"
         return Choice(incident, None, site, None, Safety(False, "meaning-differs", why))
     wanted = safety.write_key(write)
+    others = _meant_to_flow(bench.current) - {wanted}
     reason = Safety(False, "no-rewrite", "no rewrite is known")
     found, reason = _permitted(found, reason, bench.allowed)
     for candidate, rewrite in found[:TRIES]:
         proof, after = bench.proves(rewrite, lambda r: _lacks(r, wanted), [unit])
+        if proof.ok and after is not None and not others <= _meant_to_flow(after):
+            proof = Safety(False, "meaning-differs", "another write of values that require gradients would be cut off")
         if proof.ok and after is not None:
             bench.take(rewrite, after)
             return Choice(incident, None, candidate, rewrite, proof)
         reason = proof
     return Choice(incident, None, site, None, reason)
+
+
+def _may_be_meant(write: Write) -> bool:
+    """True for a refused write of values that require gradients: whether these should flow is a matter of intent."""
+    return safety.refused(write) not in ("", "multi-view", "expanded") and write.rhs != "no"
+
+
+def _meant_to_flow(report: Report) -> set[safety.Key]:
+    return {safety.write_key(w) for writes in report.writes.values() for w in writes if _may_be_meant(w)}
 
 
 def _offers(incident: Incident, project: Project) -> Offers:
