@@ -31,7 +31,6 @@ _BUILTINS = (
     "open",
 )
 _LEAVES = ("Parameter", "requires_grad_")
-_HANDS_OUT = ("parameters", "named_parameters", "state_dict", "modules", "children")
 Shape = Literal["tensor", "tuple", "list", "dict"]
 
 
@@ -86,8 +85,8 @@ def carries(view: Round) -> list[Carry]:
     read_first: set[str] = set()
     bound: dict[str, ast.stmt] = {}
     for statement in order:
-        read_first |= {n for n in _loads(statement) if n not in bound}
-        for name in _stores(statement):
+        read_first |= {n for n in loads(statement) if n not in bound}
+        for name in stores(statement):
             bound[name] = statement
     scope = view.source.scope(view.loop)
     found = [n for n in bound if n in read_first and n in tainted and _keeps(n, bound[n], tainted)]
@@ -100,7 +99,7 @@ def _keeps(name: str, last: ast.stmt, tainted: set[str]) -> bool:
     if isinstance(last, ast.AugAssign) or not isinstance(value, ast.expr):
         return True
     parts = [part for n, part in _pairs(last, value) if n == name]
-    return any(_alive(p) or not _live_loads(p).isdisjoint(tainted) for p in parts)
+    return any(_alive(p) or not live_loads(p).isdisjoint(tainted) for p in parts)
 
 
 def attribute_carries(source: Source) -> list[Carry]:
@@ -113,7 +112,7 @@ def attribute_carries(source: Source) -> list[Carry]:
             or scope.name == "__init__"
         ):
             continue
-        for name in _stores(node):
+        for name in stores(node):
             if name.startswith("self.") and _alive(node.value) and _from(scope, node, name):
                 found.append(Carry(name, node, scope, None))
     return found
@@ -121,49 +120,12 @@ def attribute_carries(source: Source) -> list[Carry]:
 
 def _from(scope: ast.AST, statement: ast.Assign, name: str) -> bool:
     """The value of `statement` was computed from `name`, directly or through names bound in front of it."""
-    seen = _loads(statement)
+    seen = loads(statement)
     earlier = [n for n in ast.walk(scope) if isinstance(n, ast.Assign) and n.lineno < statement.lineno]
     for other in sorted(earlier, key=lambda n: n.lineno, reverse=True):
-        if _stores(other) & seen:
-            seen |= _loads(other)
+        if stores(other) & seen:
+            seen |= loads(other)
     return name in seen
-
-
-def built_before(view: Round) -> list[ast.Assign]:
-    """Assignments in front of the loop whose graph every round would run backward through again."""
-    scope = view.source.scope(view.loop)
-    inside = {n for s in simple(view.loop.body) for n in _loads(s)}
-    stored = {n for s in simple(view.loop.body) for n in _stores(s)}
-    leaves = _leaves(view.source)
-    found: list[ast.Assign] = []
-    for statement in getattr(scope, "body", []):
-        if not isinstance(statement, ast.Assign) or statement.lineno >= view.loop.lineno:
-            continue
-        if _stores(statement) & inside - stored and (
-            _is_forward(view.source, statement.value) or _of_parameters(statement.value, leaves)
-        ):
-            found.append(statement)
-    return found
-
-
-def _of_parameters(value: ast.expr, leaves: set[str]) -> bool:
-    """A value that is computed from leaves, or from a module's parameters, and does not just hold them."""
-    if isinstance(value, ast.Call):
-        last = ast.unparse(value.func).rsplit(".", 1)[-1]
-        if isinstance(value.func, ast.Name) or last[:1].isupper() or last in _HANDS_OUT:
-            return False
-    elif not isinstance(value, ast.BinOp | ast.UnaryOp):
-        return False
-    read = any(isinstance(n, ast.Attribute) and n.attr in ("weight", "bias", "parameters") for n in _live(value))
-    return read or not _live_loads(value).isdisjoint(leaves)
-
-
-def _is_forward(source: Source, call: ast.expr) -> bool:
-    """A call of something that the file shows to be a module."""
-    if not isinstance(call, ast.Call):
-        return False
-    values = (a.value for a in names.assignments(source.tree, ast.unparse(call.func)) if a.value is not None)
-    return any(isinstance(v, ast.Call) and ast.unparse(v.func).rsplit(".", 1)[-1][:1].isupper() for v in values)
 
 
 def simple(block: list[ast.stmt]) -> Iterator[ast.stmt]:
@@ -179,7 +141,7 @@ def simple(block: list[ast.stmt]) -> Iterator[ast.stmt]:
             yield statement
 
 
-def _loads(node: ast.AST) -> set[str]:
+def loads(node: ast.AST) -> set[str]:
     found = {
         ast.unparse(n)
         for n in ast.walk(node)
@@ -190,7 +152,7 @@ def _loads(node: ast.AST) -> set[str]:
     return found
 
 
-def _stores(node: ast.stmt) -> set[str]:
+def stores(node: ast.stmt) -> set[str]:
     if isinstance(node, ast.Assign):
         return {
             ast.unparse(t) for target in node.targets for t in names.flat(target) if not isinstance(t, ast.Subscript)
@@ -203,19 +165,19 @@ def _stores(node: ast.stmt) -> set[str]:
 def _tainted(source: Source, order: list[ast.stmt]) -> set[str]:
     """Names that a module's result, or a leaf, flows into without being cut from its graph."""
     tainted: set[str] = set()
-    leaves = _leaves(source)
+    leaves = leaves_of(source)
     for _ in range(2):
         for statement in order:
             value = getattr(statement, "value", None)
             if not isinstance(value, ast.expr) or names.grad_off(source, statement):
                 continue
             for name, part in _pairs(statement, value):
-                if _alive(part) or not _live_loads(part).isdisjoint(tainted | leaves):
+                if _alive(part) or not live_loads(part).isdisjoint(tainted | leaves):
                     tainted.add(name)
     return tainted
 
 
-def _leaves(source: Source) -> set[str]:
+def leaves_of(source: Source) -> set[str]:
     """Names and attributes that the file makes as leaves: parameters, and tensors told to require gradients."""
     found: set[str] = set()
     for node in source.of(ast.Assign):
@@ -244,7 +206,7 @@ def _pairs(statement: ast.stmt, value: ast.expr) -> Iterator[tuple[str, ast.expr
         yield ast.unparse(statement.target), value
 
 
-def _live(node: ast.AST) -> Iterator[ast.AST]:
+def live(node: ast.AST) -> Iterator[ast.AST]:
     """Nodes of an expression that are not cut off by `detach()` and its like."""
     if isinstance(node, ast.Call) and ast.unparse(node.func).rsplit(".", 1)[-1] in _CUTS:
         return
@@ -252,16 +214,16 @@ def _live(node: ast.AST) -> Iterator[ast.AST]:
         return
     yield node
     for child in ast.iter_child_nodes(node):
-        yield from _live(child)
+        yield from live(child)
 
 
-def _live_loads(node: ast.AST) -> set[str]:
-    return {ast.unparse(n) for n in _live(node) if isinstance(n, ast.Name | ast.Attribute)}
+def live_loads(node: ast.AST) -> set[str]:
+    return {ast.unparse(n) for n in live(node) if isinstance(n, ast.Name | ast.Attribute)}
 
 
 def _alive(value: ast.expr) -> bool:
     """A value that holds a call of a module or of a function of the program's own."""
-    for node in _live(value):
+    for node in live(value):
         if isinstance(node, ast.Call):
             text = ast.unparse(node.func)
             head, tail = text.split(".")[0], text.rsplit(".", 1)[-1]

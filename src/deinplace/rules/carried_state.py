@@ -12,12 +12,12 @@ from deinplace.rules import _bindings as names
 from deinplace.rules import _intent as intent
 from deinplace.rules import _lines as lines
 from deinplace.rules._actions import Action, actions, of_statement
+from deinplace.rules._before_loop import built_before
 from deinplace.rules._carry import (
     Carry,
     Round,
     Shape,
     attribute_carries,
-    built_before,
     carries,
     cut,
     part,
