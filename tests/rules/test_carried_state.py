@@ -223,6 +223,16 @@ for x, y in zip(xs, ys):
     torch.testing.assert_close(before.apply(rewrite).steps(), wanted.steps(), rtol=0, atol=0)
 
 
+def belongs_into_the_loop(program: Make, code: str, line: str) -> None:
+    """A line is offered inside the loop in front of which it stands, and cut off; both change gradients."""
+    before = program(code)
+    inside, cut = offers(before, before.failure())
+    assert {inside.applicability, cut.applicability} == {"unsafe"}
+    moved = code.replace(line, "").replace("    loss = F", f"    {line}    loss = F")
+    torch.testing.assert_close(before.apply(inside).steps(), program(moved).steps(), rtol=0, atol=0)
+    before.apply(cut).run()
+
+
 def test_a_graph_built_once_in_front_of_the_loop(program: Make) -> None:
     code = (
         HEAD
@@ -238,12 +248,7 @@ for y in ys:
     opt.step()
 """
     )
-    before = program(code)
-    inside, cut = offers(before, before.failure())
-    assert {inside.applicability, cut.applicability} == {"unsafe"}
-    moved = code.replace("features = net(xs[0])\nfor y in ys:\n", "for y in ys:\n    features = net(xs[0])\n")
-    torch.testing.assert_close(before.apply(inside).steps(), program(moved).steps(), rtol=0, atol=0)
-    before.apply(cut).run()
+    belongs_into_the_loop(program, code, "features = net(xs[0])\n")
 
 
 BY_HAND = """
@@ -296,12 +301,7 @@ for x, y in zip(xs, ys):
     opt.step()
 """
     )
-    before = program(code)
-    inside, cut = offers(before, before.failure())
-    assert {inside.applicability, cut.applicability} == {"unsafe"}
-    line = f"penalty = {built}\n"
-    moved = code.replace(line, "").replace("    loss = F", f"    {line}    loss = F")
-    torch.testing.assert_close(before.apply(inside).steps(), program(moved).steps(), rtol=0, atol=0)
+    belongs_into_the_loop(program, code, f"penalty = {built}\n")
 
 
 def test_silent_on_errors_of_other_kinds(program: Make) -> None:

@@ -285,7 +285,7 @@ def _gradients(m: Machine, args: list[Value], keywords: dict[str, Value], last: 
     outputs = ops.tensors(m, named.get("outputs", named.get("tensors", NONE)))
     wanted = ops.tensors(m, named.get("inputs", NONE))
     m.observe(last, *((m.read(t), m.graph_of(t)) for t in outputs))
-    if m.traced:
+    if m.traced and wanted:
         led = m.behind(frozenset().union(*(m.nodes_of(t) for t in outputs)))
         m.observe("asks for gradients", *((m.own_graph(t), m.nodes_of(t) <= led) for t in wanted))
     m.sink(outputs)

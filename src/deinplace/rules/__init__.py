@@ -70,6 +70,20 @@ def _rank(rule: Rule, intent: bool) -> tuple[bool, bool, str]:
     return rule.fallback, intent and not rule.code.startswith("DIP2"), rule.code
 
 
+def on_purpose(rewrite: Rewrite) -> bool:
+    """True for a rewrite that is meant to change gradients: nobody takes it unasked."""
+    return rewrite.applicability == "unsafe" and rule(rewrite.rule).changes_gradients
+
+
+def meant(rewrites: Iterable[Rewrite]) -> tuple[Rewrite, ...]:
+    """The rewrites, less clones at the saves where another one changes gradients on purpose.
+
+    The clones would prove the literal program right, which goes on with the graph of every earlier round.
+    """
+    every = tuple(rewrites)
+    return tuple(r for r in every if not rule(r.rule).fallback) if any(map(on_purpose, every)) else every
+
+
 def static_candidates(site: Site, project: Project) -> tuple[Candidate, ...]:
     """Rewrites for a site that no run has spoken of."""
     if _silenced(rule(site.rule), site, project):

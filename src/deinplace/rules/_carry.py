@@ -11,6 +11,7 @@ from deinplace.analysis.source import Function, Source
 from deinplace.model import Place
 from deinplace.rules import _bindings as names
 from deinplace.rules._actions import Action, of_statement
+from deinplace.rules._flags import is_true
 from deinplace.rules.base import Project
 
 _CUTS = ("detach", "item", "tolist", "numpy", "argmax", "multinomial", "size", "detach_", "no_grad", "long", "int")
@@ -183,14 +184,10 @@ def leaves_of(source: Source) -> set[str]:
     for node in source.of(ast.Assign):
         for name, part in _pairs(node, node.value):
             calls = [n for n in ast.walk(part) if isinstance(n, ast.Call)]
-            told = any(k.arg == "requires_grad" and _is_true(k.value) for call in calls for k in call.keywords)
+            told = any(k.arg == "requires_grad" and is_true(k.value) for call in calls for k in call.keywords)
             if told or any(ast.unparse(c.func).rsplit(".", 1)[-1] in _LEAVES for c in calls):
                 found.add(name)
     return found
-
-
-def _is_true(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is True
 
 
 def _pairs(statement: ast.stmt, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:

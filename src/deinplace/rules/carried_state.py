@@ -110,7 +110,7 @@ class CarriedState(Rule):
             return None
         for source, found in _found(stack, incident, project):
             return _site(source, found[0].binds, ", ".join(c.name for c in found))
-        by_hand = incident.conflict is not None and _by_hand(incident.conflict.write, project)
+        by_hand = incident.conflict is not None and incident.conflict.write.optimizer is None
         view = round_of(stack, project)
         if view is not None and (before := built_before(view)):
             return _site(view.source, before[0], ast.unparse(before[0].targets[0]))
@@ -156,9 +156,7 @@ def _stack(incident: Incident | None, project: Project) -> tuple[Place, ...]:
 
 
 def _by_hand(write: Event, project: Project) -> bool:
-    """An update of parameters without an optimizer."""
-    if write.optimizer is not None:
-        return False
+    """True for a write under no_grad that updates parameters."""
     for source, place in names.frames(write.stack[:1], project):
         statement = names.statement_at(source, place.span)
         target = names.written(statement) if statement is not None else None

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from deinplace.model import Rewrite, Site
 from deinplace.rewrite.apply import OverlapError, ordered
-from deinplace.rules import candidates, rule
+from deinplace.rules import candidates, meant, on_purpose, rule
 from deinplace.rules.base import Incident, Project
 
 
@@ -29,20 +29,16 @@ class Group:
     def usable(self, unsafe: bool) -> tuple[Rewrite, ...]:
         """Alternatives to try: the run decides on those that syntax alone cannot prove.
 
-        Those that change gradients on purpose are tried with `unsafe` only. Where there are any, clones at the saves
-        are not: they would prove the literal program right, which goes on with the graph of every earlier round.
+        Those that change gradients on purpose are tried with `unsafe` only.
         """
         doubtful = tuple(r for r in self.alternatives if r.applicability == "unsafe")
         held = self.kept_back(unsafe)
-        safe = self.automatic
-        if any(rule(r.rule).changes_gradients for r in doubtful):
-            safe = tuple(r for r in safe if not rule(r.rule).fallback)
-        return safe + tuple(r for r in doubtful if r not in held)
+        kept = meant(self.alternatives)
+        return tuple(r for r in self.automatic if r in kept) + tuple(r for r in doubtful if r not in held)
 
     def kept_back(self, unsafe: bool) -> tuple[Rewrite, ...]:
         """Alternatives that are not even tried without `unsafe`: they change gradients on purpose."""
-        doubtful = (r for r in self.alternatives if r.applicability == "unsafe" and not unsafe)
-        return tuple(r for r in doubtful if rule(r.rule).changes_gradients)
+        return () if unsafe else tuple(r for r in self.alternatives if on_purpose(r))
 
 
 def group(found: Iterable[Incident], project: Project, allowed: frozenset[str] | None) -> tuple[Group, ...]:

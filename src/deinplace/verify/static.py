@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from deinplace.analysis import safety
@@ -24,7 +24,7 @@ from deinplace.model import (
     Verdict,
 )
 from deinplace.rewrite.apply import patched
-from deinplace.rules import candidates, rule
+from deinplace.rules import candidates, meant, on_purpose, rule
 from deinplace.rules.base import Incident, Project
 from deinplace.verify.abstract import AbstractBench
 from deinplace.verify.foreseen import incident_of, module_of
@@ -58,8 +58,6 @@ class Choice:
     safety: Safety
     offered: Rewrite | None = None
     """What `--unsafe` would take."""
-    after: Report | None = field(default=None, repr=False)
-    """What the program does with the rewrite."""
 
     @property
     def possible(self) -> bool:
@@ -87,15 +85,10 @@ def choices(
             made = out if unsafe else _held(out)
             return made + _refusals(bench, project) + _suspects(bench, project)
         done.add(safety.key(hit))
-        choice = _choose(bench, project, hit)
-        if choice.rewrite is not None and not unsafe and _unseen(bench.before, hit):
-            choice = replace(choice, rewrite=None, offered=choice.rewrite, safety=UNSEEN)
-        elif choice.rewrite is not None and choice.after is not None:
-            bench.take(choice.rewrite, choice.after)
-        out.append(choice)
+        out.append(_choose(bench, project, hit, unsafe))
 
 
-def _choose(bench: AbstractBench, project: Project, hit: Hit) -> Choice:
+def _choose(bench: AbstractBench, project: Project, hit: Hit, unsafe: bool) -> Choice:
     original = next((h for h in bench.before.hits if safety.key(h) == safety.key(hit)), hit)
     incident = incident_of(original)
     refusal = safety.refuses(original.write)
@@ -114,15 +107,17 @@ def _choose(bench: AbstractBench, project: Project, hit: Hit) -> Choice:
     if answers:
         own = (original.write.place.path, original.write.place.function)
         found = tuple(pair for pair in found if own in pair[1].touches)
-    if any(rule(r.rule).changes_gradients and r.applicability == "unsafe" for _, r in found):
-        # clones would prove the literal program right, which goes on with the graph of every earlier round
-        found = tuple(pair for pair in found if not rule(pair[1].rule).fallback)
-        reason = CARRIED
+    if any(on_purpose(rewrite) for _, rewrite in found):
+        kept = meant(rewrite for _, rewrite in found)
+        found, reason = tuple(pair for pair in found if pair[1] in kept), CARRIED
     found, reason = _permitted(found, reason, bench.allowed)
     for candidate, rewrite in found[:TRIES]:
         proof, after = bench.proves(rewrite, lambda r: all(safety.key(h) != wanted for h in r.hits), [hit.unit])
         if proof.ok and after is not None:
-            return Choice(incident, original, candidate, rewrite, proof, after=after)
+            if not unsafe and _unseen(bench.before, hit):
+                return Choice(incident, original, candidate, None, UNSEEN, offered=rewrite)
+            bench.take(rewrite, after)
+            return Choice(incident, original, candidate, rewrite, proof)
         if reason.reason_code in ("no-rewrite", "not-mended", "not-editable"):
             reason = proof
     if answers and reason.reason_code == "seen-by-others":
